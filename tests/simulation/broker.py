@@ -251,7 +251,8 @@ class BrokerConnection(Far):
         self.place = self.session.place = place
         if self._broker.watcher.has_left(self.client_id, place):
             self.session.leave()
-        self.delivery.client_id = f"\0connection:cloud:0\0{self.client_id}@{place}"
+        lane = self.client_id.partition("-")[2] or "0"
+        self.delivery.client_id = f"\0connection:cloud:{lane}\0{self.client_id}@{place}"
 
     @property
     def open_exchanges(self) -> int:
@@ -326,6 +327,8 @@ class BrokerConnection(Far):
                 self.delivery.arrived(packet)
             case Other(kind=mqtt_packets.SUBSCRIBE, body=body):
                 self._answer_raw(self.delivery.subscribe(body))
+            case Other(kind=mqtt_packets.UNSUBSCRIBE, body=body):
+                self._answer_raw(self.delivery.unsubscribe(body))
             case Other(kind=mqtt_packets.AUTH, body=body) if self._broker.tokens is not None:
                 self._answer_raw(self._broker.tokens.answer(self, body))
             case Other(kind=mqtt_packets.PINGREQ):
@@ -538,6 +541,10 @@ class Broker:
         """The next session cannot be mistaken for this one; save where the record may be of here again, before another address."""
         if not self.may_be_left:
             self._had_session.discard(client_id)
+
+    def all_outgoings(self) -> list[Outgoing]:
+        """All sessions as this broker's own, whoever comes back to them."""
+        return [session.outgoing for session in self._sessions.values()]
 
     def outgoings(self) -> list[Outgoing]:
         """The sessions as this broker's own; where the client may be elsewhere instead, those that are connected."""

@@ -130,6 +130,18 @@ def lane_changes(rng: Random, span_s: float) -> Iterator[Step]:
         at_s += rng.choice((0.3, 1.0, 2.0, 4.0))
 
 
+def shared(rng: Random, span_s: float) -> Iterator[Step]:
+    """What befalls lanes that share a subscription: some are taken out, with what the remote keeps for them, and come back."""
+    for _ in range(rng.choice((0, 0, 1, 2))):
+        at_s = 0.3 + rng.random() * span_s
+        yield at_s, rng.choice((RECONFIGURE, LIVE, LIVE)), f"lanes {rng.choice('123')}", 0.1
+        for _ in range(rng.choice((0, 1, 2))):
+            target = rng.choice(("bridge:cloud:1", "bridge:cloud:1", "bridge:cloud:0", "store", "supervisor"))
+            yield at_s + rng.random() * rng.choice((0.1, 2.0, 6.0)), "kill", target, float(rng.choice((0, 1, 2, 5, 8)))
+        if rng.random() < 0.4:
+            yield _step(rng, at_s + rng.random() * 2.0, rng.choice(("session", "cut", "stall", "refuse", "disk", "power")), "")
+
+
 def live_changes(rng: Random, span_s: float) -> Iterator[Step]:
     """Changes in the running node, close upon each other and upon what is broken."""
     at_s = 0.3 + rng.random() * span_s

@@ -16,6 +16,8 @@ from wire.routing.provenance import NOT_TOLD
 AWAY = "away"  # the second bridge and its client identifier
 REMOTE = -1  # stands for the number of a publisher
 FIRST_NUMBER = 500
+FILTER = "cmd/#"
+GROUP = "edges"
 
 _SHARE = 0.3
 
@@ -34,6 +36,7 @@ class IncomingShape:
     room: int | None  # the queues reject what is more than that; None: whatever the rest of the shape says
     echoes: str = ""  # whether the remote sends back what the node has sent to it, see ``echoes.py``
     echo_window_s: float = 0.0
+    shared: bool = False  # whether the subscription is shared by the lanes of the bridge
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,8 @@ def with_incoming(bridge: BridgeSettings, shape: IncomingShape) -> tuple[BridgeS
     rule = replace(rule, only=OnlySettings(), keep_last=False)
     subscription = replace(
         rule,
-        filters=("cmd/#",),
+        filters=(FILTER,),
+        shared=GROUP if shape.shared else None,
         destination="plant/{#}",
         max_qos=shape.max_qos,
         preserve_retain=shape.preserve_retain,

@@ -142,3 +142,9 @@ def subscriptions_of(body: bytes, level: int) -> tuple[int, list[Subscription]]:
         Subscription(name, options & 3, bool(options & 8), options >> 4 & 3, bool(options & 4)) for name, options in packet.filters
     ]
     return packet.packet_id, subscriptions
+
+
+def unsuback(packet_id: int, level: int) -> bytes:
+    """UNSUBACK of one filter."""
+    body = packet_id.to_bytes(2, "big") + (bytes(2) if level == LEVEL_5 else b"")
+    return mqtt_packets.packet_bytes(mqtt_packets.UNSUBACK, 0, body)

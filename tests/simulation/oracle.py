@@ -1020,7 +1020,9 @@ class Oracle:
         if self.sessions is not None:
             self.sessions.store_opened()
             clients += 4 * len(self.sessions.shape.clients)
-        lanes = self.lanes_most + (self.shape.incoming is not None) + len(named_lanes(self.shape))
+        incoming = self.shape.incoming
+        lanes = self.lanes_most * (1 if incoming is None or not incoming.shared else 2)
+        lanes += (incoming is not None) + len(named_lanes(self.shape))
         if rows_read > 20 + 8 * lanes + 2 * clients + len(self.thinned.held) + 8 * self._retains:
             raise Violation("P8", f"{rows_read} rows were read to open the store")
 

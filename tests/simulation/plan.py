@@ -67,7 +67,7 @@ BRIDGE = "cloud"
 CLIENT_ID = "edge"
 LINK_STATE = LinkStateSettings().topic
 PRIMARY_RETRY_S = 0.15
-FIRST_OF_LIVE_LANE, FIRST_OF_RETAINED = 900, 950  # of the steps
+FIRST_OF_LIVE_LANE, FIRST_OF_RETAINED, FIRST_OF_SHARED = 900, 950, 970  # of the steps
 WEAK: dict[str, Any] = {"acknowledge": "fast", "flush_period_s": 0.5, "sync": "os"}
 
 
@@ -197,7 +197,7 @@ def make_plan(seed: int, placement: str | None = None) -> Plan:
     plan = _with_subscribers(_with_incoming(Plan(seed, shape, faults, tuple(messages)), span_s), span_s)
     if plan.shape.lanes == 1 and "lanes" not in changes_of(plan):
         plan = _with_live_lane(plan, span_s)
-    plan = _with_echoes(_with_retained(plan, span_s))
+    plan = _with_shared(_with_echoes(_with_retained(plan, span_s)), span_s)
     shape = plan.shape
     if shape.resends:
         plan = replace(plan, imported=tuple(imported_messages(seed, shape.min_qos, shape.max_qos)))
@@ -260,6 +260,22 @@ def _with_echoes(plan: Plan) -> Plan:
         return plan
     equal = equal_messages(plan.seed, plan.messages, incoming.max_qos)
     return replace(plan, shape=replace(shape, incoming=incoming), incoming=(*plan.incoming, *equal))
+
+
+def _with_shared(plan: Plan, span_s: float) -> Plan:
+    """The plan, perhaps with lanes that share what the remote publishes, and of which one is taken out or dies."""
+    shape, incoming, rng = plan.shape, plan.shape.incoming, Random(f"shares {plan.seed}")
+    if incoming is None or incoming.echoes or shape.second or shape.mode != "file-native" or rng.random() >= 0.23:
+        return plan
+    if shape.backlog != OLDEST_FIRST or shape.thinning != ALL:  # several lanes, by which a topic comes in whatever order
+        return plan
+    if any(fault.kind == "purge" and fault.target == "in-flight" for fault in plan.faults):
+        return plan  # of a lane that is taken out: nobody comes back then for what the remote keeps in that session
+    shape = replace(shape, lanes=rng.choice((2, 2, 3)), incoming=replace(incoming, shared=True))
+    steps = enumerate(sorted(extras.shared(rng, span_s)), start=FIRST_OF_SHARED)
+    faults = sorted((*plan.faults, *(Fault(number, *step) for number, step in steps)), key=lambda fault: fault.at_s)
+    messages = tuple(replace(each, waits=False) for each in plan.incoming)  # no retained message comes by such a subscription
+    return replace(plan, shape=shape, faults=tuple(faults), incoming=messages)
 
 
 def _with_subscribers(plan: Plan, span_s: float) -> Plan:

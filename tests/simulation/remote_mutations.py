@@ -1,9 +1,11 @@
-"""Planted bugs in what a bridge takes from its remote: its own messages that come back."""
+"""Planted bugs in what a bridge takes from its remote: its own messages that come back, and what its lanes share."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from storage.store.session_rows import Sessions
+from wire.config_settings import BridgeSettings
 from wire.exchange.remote_subscriptions import RemoteSubscriptions
 from wire.routing.echo_filter import EchoFilter
 
@@ -39,6 +41,14 @@ def _local_too(original: Any) -> Any:
     return init
 
 
+def _share_kept(original: Any) -> Any:
+    def subscribe(self: RemoteSubscriptions, packet_max_bytes: int | None, known: Any = ()) -> bytes:
+        data: bytes = original(self, packet_max_bytes)
+        return data
+
+    return subscribe
+
+
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "routing.echo-left-out/never",
@@ -60,5 +70,23 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
         "exchange.filter-asked-once/local-too",
         "an MQTT 5 remote is not asked to keep back what the bridge itself has sent",
         ((RemoteSubscriptions, "__init__", _local_too),),
+    ),
+    (
+        "exchange.filter-asked-once/share-kept",
+        "a lane that is taken out does not give up its share",
+        ((RemoteSubscriptions, "subscribe", _share_kept),),
+    ),
+    (
+        "exchange.filter-asked-once/share-of-the-first-alone",
+        "what is shared is asked for by the first lane alone",
+        ((BridgeSettings, "taken_by", lambda original: lambda self, lane: () if lane else original(self, lane)),),
+    ),
+    (
+        "exchange.filter-asked-once/share-forgotten",
+        "a lane that is taken out does not come back for what it has subscribed to",
+        (
+            (Sessions, "has_received", lambda original: lambda self, queue: False),
+            (BridgeSettings, "may_take", lambda original: lambda self, lane: bool(self.taken_by(lane))),
+        ),
     ),
 )

@@ -13,8 +13,9 @@ from functools import partial
 from typing import Protocol
 
 from tests.simulation import mqtt
-from tests.simulation.echoes import FILTER, TO_OTHERS, SentBack, as_sent_back
-from tests.simulation.incoming import Incoming, IncomingShape
+from tests.simulation.echoes import FILTER as OWN
+from tests.simulation.echoes import TO_OTHERS, SentBack, as_sent_back
+from tests.simulation.incoming import FILTER, GROUP, Incoming, IncomingShape
 from tests.simulation.mqtt import LEVEL_5, Ack, Publish, Subscription
 from tests.simulation.publisher import Client, Exchange, Message, SendersHalf, Sending
 from tests.simulation.tcp import Link
@@ -23,6 +24,7 @@ from tests.support import mqtt_packets
 
 NOT_FOUND = 0x92
 _ONLY_WHEN_NEW = 1
+_CLIENT = "edge"  # the identifier of the first lane, with which those of the others begin
 
 
 class SendingBroker(Protocol):
@@ -32,6 +34,7 @@ class SendingBroker(Protocol):
 
     def outgoings(self) -> Iterable[Outgoing]: ...
     def left_outgoings(self) -> Iterable[Outgoing]: ...
+    def all_outgoings(self) -> Iterable[Outgoing]: ...
     def answer_delay_s(self) -> float: ...
 
 
@@ -94,7 +97,29 @@ class RemotePublisher:
     @property
     def idle(self) -> bool:
         """Whether everything was delivered."""
-        return not self._waiting and all(session.idle for session in (*self._outgoings(), *self._left()))
+        shares = self.shape is not None and self.shape.shared and not self.watcher.relaxed
+        sessions = self._sharing() if shares else (*self._outgoings(), *self._left())
+        return not self._waiting and all(session.idle for session in sessions)
+
+    def _sharing(self) -> list[Outgoing]:
+        """Sessions of lanes, also of those that are gone: they come back for what is kept for them, and give up their share."""
+        return [session for broker in self.brokers for session in broker.all_outgoings()]
+
+    @property
+    def members(self) -> list[Outgoing]:
+        """Those of them that have a share."""
+        return [session for session in self._sharing() if session.subscription is not None]
+
+    def _deal(self, keeps_qos0: bool) -> None:
+        """Give what is published to one member each, whether or not its client is connected."""
+        members = self.members
+        while self._waiting and members:
+            incoming, session = self._waiting.popleft(), self.rng.choice(members)
+            if incoming.message.qos or session.delivery is not None or keeps_qos0:
+                session.queue.append((incoming.message, False))
+        for session in members:
+            if session.delivery is not None:
+                session.delivery.pump()
 
     def _left(self) -> list[Outgoing]:
         """Sessions of which the client will be back: what is published there meanwhile waits for it."""
@@ -105,6 +130,9 @@ class RemotePublisher:
 
     def route(self) -> None:
         """Put what is published into the queue of a session that subscribed; one that was left gets its share."""
+        if self.shape is not None and self.shape.shared:
+            self._deal(self.shape.keeps_qos0)
+            return
         for session in self._left():
             while self._waiting and self.rng.random() < 0.4:
                 incoming = self._waiting.popleft()
@@ -129,7 +157,7 @@ class RemotePublisher:
     def send_back(self, packet: Publish, sender: Outgoing) -> None:
         """``packet`` was accepted from the client of ``sender``: who has subscribed to its topic gets it, that one perhaps not."""
         shape = self.shape
-        if shape is None or not shape.echoes or not packet.topic.startswith(FILTER[:-1]):
+        if shape is None or not shape.echoes or not packet.topic.startswith(OWN[:-1]):
             return
         for session in self._outgoings():
             subscription = session.subscription
@@ -215,7 +243,7 @@ class Delivery(Sending):
         data = b""
         while session.queue and (not session.queue[0][0].qos or len(session.exchanges) < self._window):
             message, retain = session.queue.popleft()
-            self._publisher.watcher.incoming_sent(message, self._broker, retain=retain)
+            self._publisher.watcher.incoming_sent(message, (self._broker, self._client_id), retain=retain)
             data += self.first(message, shape.identifiers, retain=retain)
         if data:
             link.send(data)
@@ -279,6 +307,21 @@ class Delivery(Sending):
         del session.exchanges[packet.packet_id]
         self.pump()
 
+    def _wanted(self) -> list[tuple[str, int]]:
+        """What this client is to subscribe to: the first lane to all, each other one to what is shared."""
+        shape = self._publisher.shape
+        if shape is not None and shape.shared and self._client_id.startswith(_CLIENT):
+            return [(f"$share/{GROUP}/{FILTER}", shape.max_qos)]
+        if shape is None or self._client_id != _CLIENT:
+            return []
+        return [(topic_filter, shape.max_qos) for topic_filter in (FILTER, OWN)][: 1 + bool(shape.echoes)]
+
+    def unsubscribe(self, body: bytes) -> bytes:
+        """Take an UNSUBSCRIBE; its UNSUBACK. What is kept for the session still comes."""
+        packet_id = int.from_bytes(body[:2], "big")
+        self._session.subscription = None
+        return mqtt.unsuback(packet_id, self._level)
+
     def _first_of_session(self) -> None:
         session, watcher = self._session, self._publisher.watcher
         known = watcher.received_ids(self.client_id)
@@ -292,9 +335,8 @@ class Delivery(Sending):
         packet_id, subscriptions = mqtt.subscriptions_of(body, self._level)
         self._subscribes += 1
         shape = self._publisher.shape
-        wanted = [] if shape is None else [("cmd/#", shape.max_qos), (FILTER, shape.max_qos)][: 1 + bool(shape.echoes)]
         asked = [(subscription.topic_filter, subscription.qos) for subscription in subscriptions]
-        if self._subscribes > 1 or asked != wanted or self._client_id != "edge":
+        if self._subscribes > 1 or asked != self._wanted():
             raise Violation("exchange.filter-asked-once", f"SUBSCRIBE number {self._subscribes} of {self._client_id} for {asked}")
         if shape is not None and shape.echoes and not all(each.no_local for each in subscriptions) and self._level == LEVEL_5:
             raise Violation("exchange.filter-asked-once", f"{subscriptions}, and what the bridge sends is to stay there")

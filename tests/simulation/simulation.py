@@ -140,6 +140,7 @@ class Simulation:
         quiet = quiet and not self.oracle.thinned.in_memory
         quiet = quiet and not self.oracle.uncommitted  # with acknowledge: fast nobody else waits for that
         quiet = quiet and self.machine.is_as_configured()
+        quiet = quiet and self._is_shared_out()
         quiet = quiet and all(subscriber.quiet for subscriber in self.subscribers)
         quiet = quiet and (not self.plan.shape.link_state or self._is_link_told())
         self._quiet = self._quiet + 1 if quiet else 0
@@ -147,6 +148,13 @@ class Simulation:
             self._done = True
         else:
             self.world.after(0.1 if quiet else 0.25, self._look)
+
+    def _is_shared_out(self) -> bool:
+        """Whether each lane that is configured has its share of what the remote publishes, and no other one has."""
+        incoming = self.plan.shape.incoming
+        if incoming is None or not incoming.shared or self.oracle.relaxed:
+            return True
+        return len(self.broker.publisher.members) == self.machine.settings.bridges[0].lanes
 
     def _is_link_told(self) -> bool:
         """Whether the remote and local clients are told that the link stands."""
