@@ -515,8 +515,12 @@ class RocksEngine:
         if self.database.is_open:
             self._folder.spare_manifest()
         with TRANSLATED:
-            disk = os.statvfs(self.path)
-            return max(0, disk.f_bavail * disk.f_frsize - self.database.memory_bytes())
+            memory_bytes = self.database.memory_bytes()
+            while True:
+                disk = os.statvfs(self.path)
+                earlier_bytes, memory_bytes = memory_bytes, self.database.memory_bytes()
+                if memory_bytes >= earlier_bytes:  # no table was finished meanwhile, which the look at the disk may have missed
+                    return max(0, disk.f_bavail * disk.f_frsize - memory_bytes)
 
     def check_files(self, waiting: int | None = None) -> None:
         self.opening.check()

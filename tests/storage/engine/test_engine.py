@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -317,6 +318,29 @@ def _trim_to(engine: Engine, seq: int) -> None:
     write = Write()
     write.delete_range("msg", chunk_key(1, 0), chunk_key(1, seq))
     engine.commit(write, sync=False)
+
+
+def test_what_becomes_a_table_while_the_disk_is_looked_at_is_not_taken_for_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was in memory when the disk was looked at, and on the disk when the memory was."""
+    engine = RocksEngine(tmp_path / "store")
+    write = Write()
+    write.put("meta", b"key", os.urandom(1 << 20))
+    engine.commit(write, sync=False)
+    looks = iter([100 << 20, 99 << 20])
+
+    def look(_path: object) -> SimpleNamespace:
+        free_bytes = next(looks)
+        engine.flush()
+        return SimpleNamespace(f_bavail=free_bytes, f_frsize=1)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "statvfs", look)
+        free_bytes = engine.free_bytes()
+
+    assert present(free_bytes) <= 99 << 20
+    engine.close()
 
 
 def test_what_rocksdb_writes_down_of_its_own_work_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
