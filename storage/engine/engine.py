@@ -645,7 +645,7 @@ def _options(cache: Cache, *, tolerant: bool) -> Options:
     options.set_enable_blob_files(False)  # until it is open: an opening says that a table is missing, and not that a blob is
     options.set_min_blob_size(BLOB_MIN_BYTES)
     options.set_blob_file_size(32 << 20)
-    options.set_enable_blob_gc(True)
+    options.set_enable_blob_gc(False)  # but in a merge of the whole: else each compaction writes the oldest quarter anew
     blocks = BlockBasedOptions()
     blocks.set_block_size(16 << 10)
     blocks.set_format_version(5)
@@ -686,20 +686,27 @@ def _merge(merges: list[tuple[Rdict, bool]], path: Path) -> None:
     try:
         with TRANSLATED:
             for column, whole in merges:
-                column.compact_range(None, None, _merging(whole=whole))
+                _merge_column(column, whole=whole)
                 for _ in range(BLOB_MERGES):
                     dead, taken = _figure(column, "live-blob-file-garbage-size"), _taken_bytes(column)
                     disk = os.statvfs(path)
                     if dead < STEP_BYTES + taken // 8 or disk.f_bavail * disk.f_frsize < STEP_BYTES + (taken - dead) // 4:
                         break
-                    column.compact_range(None, None, _merging(whole=True))
+                    _merge_column(column, whole=True)
     except BasculeError as error:
         log.warning("store.compaction_failed", extra={"error": str(error)})
 
 
-def _merging(*, whole: bool) -> CompactOptions:
+def _merge_column(column: Rdict, *, whole: bool) -> None:
+    """whole: all tables, and what is alive in the oldest quarter of the blob files is written anew."""
     options = CompactOptions()
     options.set_exclusive_manual_compaction(False)  # new tables are merged meanwhile, and writes do not wait for it
-    if whole:
-        options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
-    return options
+    if not whole:
+        column.compact_range(None, None, options)
+        return
+    options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
+    column.set_options({"enable_blob_garbage_collection": "true"})
+    try:
+        column.compact_range(None, None, options)
+    finally:
+        column.set_options({"enable_blob_garbage_collection": "false"})

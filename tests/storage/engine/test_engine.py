@@ -343,6 +343,24 @@ def test_what_becomes_a_table_while_the_disk_is_looked_at_is_not_taken_for_free(
     engine.close()
 
 
+def test_large_values_of_which_none_is_dead_are_not_written_anew_when_tables_are_merged(tmp_path: Path) -> None:
+    """A disk with little room would have to hold them twice meanwhile."""
+    engine = RocksEngine(tmp_path / "store")
+    written: set[Path] = set()
+    for number in range(8):
+        write = Write()
+        write.put("msg", chunk_key(1, number), os.urandom(64 << 10))
+        engine.commit(write, sync=False)
+        engine.flush()
+        written.update((tmp_path / "store").glob("*.blob"))
+
+    engine.database.columns["msg"].compact_range(None, None)
+
+    assert len(written) == 8
+    assert {*(tmp_path / "store").glob("*.blob")} == written
+    engine.close()
+
+
 def test_what_rocksdb_writes_down_of_its_own_work_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its log, and the MANIFEST, of which there is a spare: the one that it starts again has one as well."""
     monkeypatch.setattr("storage.engine.engine.LOG_MAX_BYTES", 64 << 10)
