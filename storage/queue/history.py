@@ -27,6 +27,7 @@ messages included.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -203,7 +204,7 @@ class QueueHistory:
             Unavailable, ConfigError: they cannot be read; what is damaged is passed over.
         """
         found, following = self._kept(stretch, times, has_left, count, size_bytes)
-        fates = self._fates(found[0].seq, found[-1].seq + 1) if found else {}
+        fates = self._fates([message.seq for message in found]) if found else {}
         return [LeftMessage(message, *fates.get(message.seq, (UNKNOWN, 0))) for message in found], following
 
     def _kept(
@@ -226,18 +227,19 @@ class QueueHistory:
                 return found, chunk.stop
         return found, stretch[1]
 
-    def _fates(self, start: int, stop: int) -> dict[int, tuple[str, int]]:
-        """How and when (UTC) each of ``[start, stop)`` left, as far as settlements tell it that can be read."""
+    def _fates(self, seqs: list[int]) -> dict[int, tuple[str, int]]:
+        """How and when (UTC) each of ``seqs``, which rise, left, as far as settlements tell it that can be read."""
         found: dict[int, tuple[str, int]] = {}
         try:
-            low, high = rows_about((self._first, self._next), start, stop, self._row_from)
+            low, high = rows_about((self._first, self._next), seqs[0], seqs[-1] + 1, self._row_from)
             rows = settlement_key(self._queue, low), settlement_key(self._queue, min(high, low + SETTLEMENTS_MAX))
             for _, value in self._engine.scan("history", *rows):
                 row = Settlement.decode(value)
                 for outcome, ranges in row.outcomes:
                     if outcome != REDELIVERED:
                         for first, end in ranges:
-                            found |= dict.fromkeys(range(max(first, start), min(end, stop)), (outcome, row.settled_ms))
+                            of_it = seqs[bisect_left(seqs, first) : bisect_left(seqs, end)]
+                            found |= dict.fromkeys(of_it, (outcome, row.settled_ms))
         except StorageDamaged:  # the reports name it
             return found
         return found
