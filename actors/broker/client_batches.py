@@ -39,7 +39,7 @@ class Owed:
     """Answers that the Listener owes when a batch is committed."""
 
     bursts: list[tuple[Client, AnswerBurst]]
-    received: dict[str, tuple[bytes, bytes]]
+    received: dict[str, bytes]
     wills: tuple[WillRow, ...] = ()
 
 
@@ -135,10 +135,10 @@ class ClientBatches:
     def send(self, now_s: float) -> bool:
         """Send what was gathered and begin the next batch; False if it would carry nothing."""
         builder, received, kept = self.builder, {}, {}
-        if builder.received_rows:  # a client may be gone already and still have sent something of this batch
+        if builder.received_ids:  # a client may be gone already and still have sent something of this batch
             received = builder.received
             kept_sessions = {client.session for client in self.touched.values() if _keeps(client)}
-            kept = {session: columns for session, columns in received.items() if session in kept_sessions}
+            kept = {session: column for session, column in received.items() if session in kept_sessions}
         durability = self.durability.of(client.listener for client in self.touched.values()) if self.durability.differ else None
         bursts, released = self._seal()
         rows = len(builder.payloads)

@@ -25,7 +25,7 @@ class PublishedMessages(Frame):
     number: int
     batch: Batch
     sources: bytes
-    received: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)
+    received: dict[str, bytes] = field(default_factory=dict)
     released: dict[str, bytes] = field(default_factory=dict)
     wills: tuple[tuple[str, int], ...] = ()
     room: int = 0

@@ -314,7 +314,7 @@ class Links:
         return survives
 
     def _change_identifiers(self, frame: Append, *, synced: bool) -> None:
-        for session, (ids, _) in frame.received.items():
+        for session, ids in frame.received.items():
             if self._sessions.knows(session):
                 self._sessions.rows.receive(session, unpack_column("H", ids))
                 self._next.survive(synced=synced)

@@ -197,7 +197,7 @@ class Life:
         self._number += 1
         numbers = [number for number, _, _ in rows]
         self._sent[self._number] = (numbers, releases)
-        received: dict[str, tuple[Sequence[int], Sequence[int]]] = {SESSION: (numbers, range(len(rows)))} if rows else {}
+        received: dict[str, Sequence[int]] = {SESSION: numbers} if rows else {}
         released: dict[str, Sequence[int]] = {SESSION: releases} if releases else {}
         return append_frame(
             self._number,

@@ -109,7 +109,7 @@ def filled(
             newest, made.former = before.name, before.read_bytes()
         watching = number > commits - watched
         old = before.read_bytes() if watching else b""
-        store.receive(append_frame(number, parts, received={SESSION: ([number], [0])}, promised=chosen.persistence))
+        store.receive(append_frame(number, parts, received={SESSION: [number]}, promised=chosen.persistence))
         assert any(isinstance(frame, Committed) for _, frame in store.commit(float(number), 1000))
         if watching:
             after = made.log_path()

@@ -54,7 +54,7 @@ def fill(folder: Path) -> None:
         LaneOpen(queue=QUEUE, epoch=LANE_EPOCH),
     )
     mixed = batch([b"m%d" % at for at in range(8)], [1, 2, 1, 2, 1, 1, 2, 1], accepted_ms=WALL_MS)
-    first = append_frame(1, {QUEUE: (mixed, None), "bridge:away:0": (mixed, None)}, received={SESSION: ([3, 4], [1, 3])})
+    first = append_frame(1, {QUEUE: (mixed, None), "bridge:away:0": (mixed, None)}, received={SESSION: [3, 4]})
     retained = from_rows([(b"plant/a", 1 | RETAIN, b"kept")], accepted_ms=WALL_MS)
     second = append_frame(2, {queue: (batch([b"for the session"]), None), RETAINED: (retained, None)}, rows=1)
     turn(first, second, Credit(queue=QUEUE, epoch=LANE_EPOCH, messages=8, size_bytes=1 << 20))

@@ -63,7 +63,7 @@ def run(engine: RecordingEngine, script: list[str]) -> list[Promises]:
         if step == "publish":
             number += 1
             of = batch(payloads(number), 2)
-            ids = (list(range(number * 10, number * 10 + len(of))), list(range(len(of))))
+            ids = range(number * 10, number * 10 + len(of))
             store.receive(append_frame(number, {QUEUE: (of, None)}, received={"c": ids}))
         elif step == "credit":
             store.receive(Credit(queue=QUEUE, epoch=EPOCH, messages=number * 3, size_bytes=MANY))

@@ -154,17 +154,16 @@ class RemoteInbox:
 
     def _parse(self, flow: ReceiverHalf, buffer: bytes, position: int) -> int:
         builder = self._builder
-        rows, answers, taken = len(builder), len(flow.pubrec_ids), self._received_rows()
+        rows, answers, taken = len(builder), len(flow.pubrec_ids), self._received_ids()
         try:
             position = parse_publishes(buffer, position, self._level, flow, builder)
         finally:
             self.counts.received += len(builder) - rows
-            self.counts.duplicates += len(flow.pubrec_ids) - answers - (self._received_rows() - taken)
+            self.counts.duplicates += len(flow.pubrec_ids) - answers - (self._received_ids() - taken)
         return position
 
-    def _received_rows(self) -> int:
-        found = self._builder.received_rows.get(self._session)
-        return len(found[0]) if found else 0
+    def _received_ids(self) -> int:
+        return len(self._builder.received_ids.get(self._session, ()))
 
     def _skip(self, buffer: bytes, position: int, kinds: Collection[int]) -> int:
         """Leave packets of these ``kinds`` out (exchange.inbox-bounded)."""

@@ -14,15 +14,14 @@ OPEN, NEAR, FULL = 0, 1, 2  # how full a queue is, as ``Room`` says
 class Publishes(Frame):
     """Connection -> Distributor: what its remote has published since the last batch; ``bodies`` is one batch.
 
-    received: QoS 2 identifiers to commit with their messages, session -> (packet ids u16 column, rows u16 column). released:
-    identifiers whose PUBREL came, session -> u16 column. listener: epoch of the Listener that the Connection knew when it first
-    sent the batch; 0: none.
+    received: QoS 2 identifiers to commit with their messages, session -> u16 column. released: those whose PUBREL came, likewise.
+    listener: epoch of the Listener that the Connection knew when it first sent the batch; 0: none.
     """
 
     sender: str
     epoch: int
     number: int
-    received: dict[str, tuple[bytes, bytes]]
+    received: dict[str, bytes]
     released: dict[str, bytes]
     listener: int = 0
     bodies: tuple[bytes, ...]
@@ -49,7 +48,7 @@ class Append(Frame):
     epoch: int
     number: int
     rows: int
-    received: dict[str, tuple[bytes, bytes]]
+    received: dict[str, bytes]
     released: dict[str, bytes]
     wills: tuple[tuple[str, int], ...] = ()
     lanes: tuple[tuple[str, int], ...] = ()

@@ -84,7 +84,7 @@ class BatchBuilder:
         "payloads",
         "properties",
         "properties_max",
-        "received_rows",
+        "received_ids",
         "room",
         "rows_max",
         "sources",
@@ -129,7 +129,7 @@ class BatchBuilder:
         self.payloads: list[bytes] = []
         self.properties: dict[int, bytes] = {}
         self.sources: array[int] = array("I")
-        self.received_rows: dict[str, tuple[list[int], list[int]]] = {}
+        self.received_ids: dict[str, list[int]] = {}  # of QoS 2, new in this batch
         self.passed_rows = 0  # rows before this one have been passed if they are of QoS 0
         self.used_bytes = self.other_bytes = 0
 
@@ -150,12 +150,9 @@ class BatchBuilder:
         self.wanted_bits = _QOS_0_BITS if only else _TYPE_BITS
 
     @property
-    def received(self) -> dict[str, tuple[bytes, bytes]]:
-        """QoS 2 identifiers new in this batch: session -> (identifiers, their rows), two u16 columns."""
-        return {
-            session: (pack_column(array("H", packet_ids)), pack_column(array("H", rows)))
-            for session, (packet_ids, rows) in self.received_rows.items()
-        }
+    def received(self) -> dict[str, bytes]:
+        """``received_ids``, each session's as a u16 column."""
+        return {session: pack_column(array("H", packet_ids)) for session, packet_ids in self.received_ids.items()}
 
     def take_room(self, size_bytes: int) -> None:
         """Something else is kept until the batch is committed, and takes room in it like a message."""
@@ -227,8 +224,6 @@ class BatchBuilder:
         self.payloads = [self.payloads[row] for row in left]
         self.sources = array("I", [self.sources[row] for row in left])
         self.properties = {now[row]: raw for row, raw in self.properties.items() if row in now}
-        for _, rows in self.received_rows.values():
-            rows[:] = [now[row] for row in rows]
         self.passed_rows = sum(1 for row in left if row < self.passed_rows)
         self.used_bytes = self.other_bytes + self.build(0).size_bytes()
         return now
@@ -305,7 +300,6 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
     topics, topic_of, flags, payloads = builder.topics, builder.topic_of, builder.flags, builder.payloads
     puback_ids, pubrec_ids, received = client.puback_ids, client.pubrec_ids, client.received
     received_ids: list[int] | None = None
-    received_rows: list[int] = []
     has_properties = level >= MQTT_5_0
     begin, available = position, len(buffer)
     stop = min(available, position + builder.bytes_max - builder.used_bytes)
@@ -403,9 +397,8 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
                     continue
                 received.add(number)
                 if received_ids is None:
-                    received_ids, received_rows = builder.received_rows.setdefault(client.session, ([], []))
+                    received_ids = builder.received_ids.setdefault(client.session, [])
                 received_ids.append(number)
-                received_rows.append(row)
             if topic_index < 0:
                 topic_index = topics[topic] = len(topics)
             if forwardable:

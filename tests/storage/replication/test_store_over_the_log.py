@@ -103,7 +103,7 @@ class Site:
 
     def send(self, number: int) -> None:
         of = batch(payloads(number), 2)
-        ids = ([number * 10 + row for row in range(len(of))], list(range(len(of))))
+        ids = range(number * 10, number * 10 + len(of))
         self.turn(append_frame(number, {QUEUE: (of, None)}, received={"c": ids}))
 
     def settle(self) -> None:

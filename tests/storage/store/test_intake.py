@@ -106,7 +106,7 @@ def test_a_batch_of_a_former_listener_is_not_taken_once_a_new_one_has_opened_a_s
     """
     store = open_store(engine, node(), 1)
     assert session_open(store, 1, clean=False, epoch=2).received == b""
-    late = append_frame(1, {QUEUE: (batch([b"a"], 2), None)}, received={"c": ([5], [0])}, epoch=1)
+    late = append_frame(1, {QUEUE: (batch([b"a"], 2), None)}, received={"c": [5]}, epoch=1)
     assert of(turn(store, late), Committed) == []
     assert session_open(store, 2, clean=False, epoch=2).received == b""
 

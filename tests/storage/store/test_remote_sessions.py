@@ -46,7 +46,7 @@ def test_a_lanes_new_session_goes_on_record_and_what_came_in_the_one_before_is_f
     engine = RecordingEngine()
     store = open_store(engine, node(), 1)
     name = with_remote_session(store, epoch=EPOCH)
-    came: dict[str, tuple[Sequence[int], Sequence[int]]] = {name: ([5], [0])}
+    came: dict[str, Sequence[int]] = {name: [5]}
     turn(store, append_frame(1, {QUEUE: (batch([b"m"], 2), None)}, received=came, sender="connection:cloud:0", epoch=3))
     turn(store, settle_frame(2, EPOCH, session="edge@here"))
     assert remote_session(store, epoch=4)[1].received == u16([5]), "it is the session that is on record already"
@@ -64,7 +64,7 @@ def test_a_new_session_of_one_lane_is_nothing_to_what_came_by_another() -> None:
     store = open_store(RecordingEngine(), node(), 1)
     with_remote_session(store, epoch=EPOCH)
     lanes = ("bridge:cloud:1", "bridge:cloudy:0")
-    others: dict[str, tuple[Sequence[int], Sequence[int]]] = {with_remote_session(store, queue=lane): ([5], [0]) for lane in lanes}
+    others: dict[str, Sequence[int]] = {with_remote_session(store, queue=lane): [5] for lane in lanes}
     turn(store, append_frame(1, {QUEUE: (batch([b"m"], 2), None)}, received=others, sender="connection:cloud:1"))
     turn(store, settle_frame(2, EPOCH, session="edge@here", generation=1))
     assert [session.received for session in store.sessions.rows] == [{5}, {5}]
@@ -76,7 +76,7 @@ def test_a_session_that_was_left_keeps_what_came_in_it_until_its_remote_has_lost
     here, there = "edge@here:1", "edge@there:2"
     store = open_store(engine, node(places), 1)
     name = with_remote_session(store, session=here, epoch=EPOCH)
-    turn(store, append_frame(1, {}, received={name: ([5], [0])}, rows=1, sender="connection:cloud:0"))
+    turn(store, append_frame(1, {}, received={name: [5]}, rows=1, sender="connection:cloud:0"))
     left = LeftSession(here, 0, 7, ((1, 2),), ((3, 5),))
     turn(store, settle_frame(2, EPOCH, session=there, generation=1, left=(left,)))
 
@@ -102,7 +102,7 @@ def test_what_is_late_of_a_session_that_the_remote_has_lost_leaves_nothing_on_re
     turn(store, settle_frame(2, EPOCH, session="edge@here", generation=1))
     late = SessionOpen(sender="connection:cloud:0", epoch=1, request=7, session=name, clean=False, expiry_s=60)
 
-    turn(store, append_frame(1, {}, received={name: ([5], [0])}, rows=1, sender="connection:cloud:0"))
+    turn(store, append_frame(1, {}, received={name: [5]}, rows=1, sender="connection:cloud:0"))
     assert turn(store, late) == []
 
     assert not [session.name for session in store.sessions.rows]

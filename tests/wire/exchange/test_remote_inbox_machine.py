@@ -79,7 +79,7 @@ class Store:
             if self.room is not None:
                 self.room -= len(batch)
             self.messages += map(int, batch.rows_payloads())
-            for ids, _ in frame.received.values():
+            for ids in frame.received.values():
                 self.ids |= set(unpack_column("H", ids))
             for ids in frame.released.values():
                 self.ids -= set(unpack_column("H", ids))

@@ -69,10 +69,10 @@ def rows_of(builder: BatchBuilder) -> list[Row]:
     ]
 
 
-def expect(packets: list[Publish], level: int, source: Source) -> tuple[list[Row], list[tuple[int, int]]]:
-    """The general reading of the specification applied to ``packets``: rows, and (QoS 2 identifier, row)."""
+def expect(packets: list[Publish], level: int, source: Source) -> tuple[list[Row], list[int]]:
+    """The general reading of the specification applied to ``packets``: rows, and new QoS 2 identifiers."""
     rows: list[Row] = []
-    received: list[tuple[int, int]] = []
+    received: list[int] = []
     aliases: dict[int, str] = {}
     for packet in packets:
         alias = packet.properties.topic_alias
@@ -87,7 +87,7 @@ def expect(packets: list[Publish], level: int, source: Source) -> tuple[list[Row
             if packet.packet_id in source.received:
                 continue
             source.received.add(packet.packet_id)
-            received.append((packet.packet_id, len(rows)))
+            received.append(packet.packet_id)
         flags = packet.qos | (RETAIN if packet.retain else 0)
         rows.append((topic, packet.payload, flags, encode_properties(replace(packet.properties, topic_alias=None)), source.number))
     return rows, received
@@ -130,8 +130,7 @@ def test_a_stream_cut_anywhere_gives_what_the_codec_gives(data: st.DataObject) -
     rows, received = expect(packets, level, wanted)
     assert rows_of(builder) == rows
     assert (source.puback_ids, source.pubrec_ids, source.received) == (wanted.puback_ids, wanted.pubrec_ids, wanted.received)
-    columns = builder.received.get("s", (b"", b""))
-    assert list(zip(*(unpack_column("H", column) for column in columns), strict=True)) == received
+    assert list(unpack_column("H", builder.received.get("s", b""))) == received
 
 
 @given(st.data())
@@ -187,7 +186,7 @@ def test_a_qos_2_duplicate_is_answered_again_and_not_taken_again() -> None:
     parse_publishes(duplicate + fresh + duplicate, 0, 4, source, builder)
     assert source.pubrec_ids == [b"\0\5", b"\0\6", b"\0\5"]
     assert [row[1] for row in rows_of(builder)] == [b"y"]
-    assert builder.received == {"s": (b"\6\0", b"\0\0")}
+    assert builder.received == {"s": b"\6\0"}
     assert builder.build(0).topics == [b"a"]
 
 
@@ -454,7 +453,6 @@ def test_what_passes_goes_once_and_what_is_shed_has_passed(course: list[Added | 
     """Against a list of rows. Every QoS 0 row passes once, in order; shed are those alone that nobody needs any more."""
     builder = new_builder()
     rows: list[tuple[Added, bool]] = []  # and whether it has passed
-    identifiers = 0
     for step in course:
         if step == "pass":
             passed = builder.pass_on(1000)
@@ -481,19 +479,12 @@ def test_what_passes_goes_once_and_what_is_shed_has_passed(course: list[Added | 
         else:
             assert not isinstance(step, str)
             topic, flags, payload, properties, source = step
-            if flags & QOS_MASK == 2:
-                identifiers += 1
-                packet_ids, of_rows = builder.received_rows.setdefault("s", ([], []))
-                packet_ids.append(identifiers)
-                of_rows.append(len(builder))
             builder.add(topic, flags, payload, source=source, properties=properties)
             rows.append((step, False))
     assert [(row[0].decode(), row[2], row[1], row[3], row[4]) for row, _ in rows] == [
         (topic, payload, flags & ~PASSED, properties, source) for topic, payload, flags, properties, source in rows_of(builder)
     ]
     assert [has_passed and not row[1] & QOS_MASK for row, has_passed in rows] == [bool(row[2] & PASSED) for row in rows_of(builder)]
-    _, of_rows = builder.received_rows.get("s", ([], []))
-    assert of_rows == [at for at, (row, _) in enumerate(rows) if row[1] & QOS_MASK == 2]
 
 
 def test_it_holds_what_nobody_was_passed_and_what_is_to_be_retained() -> None:
