@@ -24,7 +24,7 @@ from actors.remote.remote_dialer import LimitsTold, LoginRead, OpeningEnded, Pro
 from actors.remote.remote_socket import DISCONNECT, LEVEL_5, Remote
 from wire.errors import BasculeError, PeerViolation, Unavailable
 from wire.exchange import remote_packets
-from wire.exchange.failback import Failback
+from wire.exchange.failback import Failback, place_of
 from wire.frames.lanes import LaneAwaited, LaneWaits
 from wire.frames.names import QUEUE_STORE, SUPERVISOR
 from wire.frames.supervision import LinkStands
@@ -478,8 +478,8 @@ class RemoteLink:
 
     @property
     def address(self) -> str:
-        """Of the remote that is connected; empty between two connections."""
-        return self.remote.address if self.remote is not None else ""
+        """Of the remote that is connected; between two connections, of that which is tried first."""
+        return self.remote.address if self.remote is not None else place_of(self.failback.order(self._exchange.wanted_place)[0])
 
     def figures(self, now_s: float) -> LinkFigures:
         """The figures for ``status``."""

@@ -27,7 +27,11 @@ def towards(*ports: int, on_session_loss: str = "assume-delivered", **remote: An
 
 def at(node: Node, port: int) -> dict[str, Any]:
     """The lane's row once it is connected there."""
-    return node.wait_lane_until(lambda row: row["link"]["address"] == f"127.0.0.1:{port}", f"a connection to {port}")
+    return node.wait_lane_until(lambda row: is_at(row["link"], port), f"a connection to {port}")
+
+
+def is_at(link: dict[str, Any], port: int) -> bool:
+    return bool(link["state"] == "connected" and link["address"] == f"127.0.0.1:{port}")
 
 
 def is_probed_again(first: dict[str, Any]) -> bool:

@@ -28,7 +28,7 @@ TOPIC = "plant/1/temperature/of/the/third/oven/in/the/hall"
 ROWS = {  # each command that prints rows, with what must be there whole
     "status": ("cloud:0", "clients"),
     "status -o wide": ("cloud:0", "dead lettered", "ledger"),
-    "bridge list": ("cloud:0", "backoff"),
+    "bridge list": ("cloud:0", "backoff", "127.0.0.1:"),
     "bridge show cloud": ("accepted", "ledger_closes"),
     "queue list": ("bridge:cloud:0", "open"),
     "queue peek cloud": ("bridge:cloud:0", TOPIC, "retain no", "degrees"),

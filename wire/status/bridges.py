@@ -186,7 +186,7 @@ class LinkFigures:
     connections: int = figure("How often a connection to the remote came up.", counter("bridge_connections"))
     connections_lost: int = figure("How often one ended.", counter("bridge_connections_lost"))
     attempts_failed: int = figure("How often none could be had.", counter("bridge_connection_attempts_failed"))
-    address: str = figure("The remote address in use.")
+    address: str = figure("The remote address in use; the one that is tried first while there is no connection.")
     protocol: int = figure("The level of MQTT that is spoken: 5, or 4 for 3.1.1.")
     note: str = figure("Further facts for the operator, in words.")
     note_fault: str = figure("That in a word, for programs.")

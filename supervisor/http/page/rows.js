@@ -20,9 +20,9 @@ export function bridgesOf(status) {
   return [...found];
 }
 
-/** The remote of a lane: the address in use, or the one that was tried last; empty while there is neither. */
+/** The remote of a lane: the address in use, or the one that is tried first; empty until its process has told it. */
 export function remoteOf(row) {
-  return row.link?.address || /^(\S+:\d+): /.exec(row.last_error || row.reason || "")?.[1] || "";
+  return row.link?.address || "";
 }
 
 /** One word for all lanes of a bridge: that of the one that is worst off. */

@@ -218,6 +218,19 @@ def test_a_remote_that_forgets_early_is_said_in_note_and_event() -> None:
     assert ends.link.note() == ("remote keeps the session 60 s only", LinkFault.SHORT_SESSION)
 
 
+def test_while_it_is_down_its_address_is_the_one_that_is_tried_first() -> None:
+    ends = LinkEnds(addresses=BOTH, primary_retry_s=5.0)
+    assert ends.link.address == "far:1", "nothing was tried yet"
+    ends.link.connect("the lane was opened")
+    ends.refuse()
+    assert ends.link.address == "far:1"
+    ends.link.connect("after a while")
+    ends.accept("near:2", session_present=False)
+    assert ends.link.figures(ends.mailbox.now_s()).address == "near:2"
+    ends.link.disconnect("the operator's")
+    assert ends.link.address == "far:1"
+
+
 def test_it_goes_back_to_the_first_address_once_that_answers_and_nothing_is_unfinished() -> None:
     ends = LinkEnds(addresses=BOTH, primary_retry_s=5.0)
     ends.link.connect("the lane was opened")
