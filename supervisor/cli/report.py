@@ -8,16 +8,18 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import click
 
-from supervisor.cli.node_calls import GivenNode, config_option, is_config
+from supervisor.cli.node_calls import GivenNode, config_option, is_config, moments
 from supervisor.snapshots.asked_snapshot import folder_of, make_snapshot, newest_snapshot
 
 _CHOICES_SHOWN = 5  # more are named in the help's text
+_MOMENTS = ("since", "until")  # they are typed as for every command, where the analysis takes no time but a whole one
 
 
 class _Checked(click.ParamType[str]):
@@ -40,7 +42,7 @@ class Report(click.Command):
 
     @cached_property
     def _options(self) -> list[click.Parameter]:
-        return [_parameter(action) for action in _parser()._actions if "-h" not in action.option_strings]
+        return [_parameter(action) for action in _parser()._actions if action.dest not in ("help", *_MOMENTS)]
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         return [*self._options, *super().get_params(ctx)]
@@ -75,6 +77,7 @@ def _sentence(action: argparse.Action) -> str:
 
 @click.command(cls=Report)
 @config_option
+@moments("History from then on", "History and snapshots up to then")
 @click.option("--last", is_flag=True, help="Of the node's own snapshots: make none, take the newest.")
 @click.pass_context
 def report(context: click.Context, /, last: bool, **given: Any) -> int:
@@ -86,6 +89,8 @@ def report(context: click.Context, /, last: bool, **given: Any) -> int:
     """
     parser = _parser()
     from analysis.job import run
+
+    given |= {name: datetime.fromtimestamp(given[name] / 1000, UTC).isoformat() for name in _MOMENTS if given[name] is not None}
 
     places: tuple[str, ...] = given["inputs"]
     node = None

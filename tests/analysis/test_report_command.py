@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections import Counter
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from analysis.reports.report_model import Report, Section
 from analysis.tables.reader import read_table
 from storage.installation import how_to_install
 from storage.snapshots.manifest import MANIFEST_NAME, find_snapshots, read_manifest
+from supervisor.cli.main import main as bascule_main
 from tests.analysis.report_plain import facts, latencies, percentile
 from tests.support import programs
 from tests.support.made_snapshots.generate import Made, Wanted, generate
@@ -76,6 +77,30 @@ def flip(path: Path, at: float) -> None:
     middle = int(len(content) * at)
     content[middle : middle + 16] = bytes(value ^ 0xFF for value in content[middle : middle + 16])
     path.write_bytes(content)
+
+
+def test_a_period_is_typed_as_for_every_command(sound: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    """A number of milliseconds is the same time as its text; so long ago and a time of the day are taken as well."""
+
+    def of_bascule(*period: str) -> Report:
+        assert bascule_main(["report", *map(str, sound.snapshots), "--format", "json", "--report", "latency", *period]) == 0
+        return Report.from_json(capsys.readouterr().out)
+
+    (newest,) = find_snapshots(sound.snapshots[-1])
+    assert newest.manifest is not None
+    at_ms = newest.manifest.at_ms - 1
+    at = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()
+    _, known = run(capsys, *sound.snapshots, "--report", "latency", "--until", at)
+
+    assert of_bascule("--until", str(at_ms)).snapshots == of_bascule("--until", at).snapshots == known.snapshots
+    assert of_bascule().snapshots != known.snapshots
+    assert of_bascule("--since", "10m", "--until", "0s").section("latency").rows == ()
+    assert of_bascule("--since", "yesterday 14:00").section("latency").rows == ()
+
+    assert bascule_main(["report", str(sound.snapshots[0]), "--since", "soon"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert '"soon" is not a time; write it such as 24h for so long ago, 14:00' in said
 
 
 def test_damage_is_refused_or_left_out_by_name(sound: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
