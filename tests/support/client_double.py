@@ -26,4 +26,4 @@ class ClientDouble(ControlClient):
 def have_answered(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
     """Have the command line ask ``answer``, whatever its configuration."""
     monkeypatch.setattr("supervisor.cli.node_calls.place_of", lambda config: config)
-    monkeypatch.setattr("supervisor.cli.node_calls.client_of", lambda place: ClientDouble(answer))
+    monkeypatch.setattr("supervisor.cli.node_calls.client_of", lambda place, starting: ClientDouble(answer))
