@@ -102,7 +102,7 @@ def export(
         result = {"snapshots": len(usable), "tables": list(tables), "problems": done.problems}
         files.write(to / SUCCESS_NAME, json.dumps(result).encode() + b"\n")
     except OSError as error:
-        raise Unavailable("the export cannot be written", path=str(to), error=str(error)) from error
+        raise files.unwritable(to, error) from error
     return done
 
 

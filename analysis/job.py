@@ -32,6 +32,7 @@ from analysis.reports.report_model import Report
 from analysis.reports.report_parts import plural, size
 from analysis.reports.sources import ExportSource, SnapshotSource, is_here, open_source
 from analysis.spark.session import JavaMissing, find_spark, java_version, spark_session, under_spark_submit
+from storage import files
 from storage.installation import find_extras, how_to_install
 from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
 
@@ -153,12 +154,19 @@ def _report(given: argparse.Namespace, formats: Sequence[Format]) -> int:
                 finished = _with_minutes(finished, Path(given.data_dir), period)
             if given.to:
                 progress.step("writing")
-                for where in _translated(lambda: write(engine, finished, given.to.rstrip("/"), formats)):
+                for where in _translated(lambda: _written(engine, finished, given.to.rstrip("/"), formats)):
                     progress.say(f"written: {where}")
         finally:
             engine.release()
     _show(finished.report, formats, given)
     return 1 if given.check and not adds_up(finished.report) else 0
+
+
+def _written(engine: Engine, finished: Finished, to: str, formats: Sequence[Format]) -> list[str]:
+    try:
+        return write(engine, finished, to, formats)
+    except OSError as error:
+        raise files.unwritable(Path(to), error) from error
 
 
 def _made(

@@ -11,6 +11,7 @@ Files that are only written, such as evidence of damage that an operator may loo
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -19,9 +20,30 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import unquote, urlsplit
 
-from wire.errors import ConfigError
+from wire.errors import ConfigError, DiskFull, Unavailable
 
 PRIVATE, PRIVATE_FOLDER = 0o600, 0o700  # for the owner only
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_CURES = {
+    **dict.fromkeys(_NO_ROOM, "make room"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "give the command as a user who may write there, such as by sudo"),
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), "a file has the name of a folder: give another place"),
+    errno.EISDIR: "that is a folder: give another name",
+    errno.EROFS: "give another place",
+}
+
+
+def unwritable(path: Path, error: OSError) -> Unavailable:
+    """``error`` for who gave the command that writes ``path``, a file or a folder with what is in it: why not, and what to do."""
+    why = (error.strerror or str(error)).lower()
+    if error.filename is not None and not str(error.filename).startswith(str(path)):
+        why = f"{error.filename}: {why}"
+    cure = _CURES.get(error.errno or 0, "")
+    if error.errno == errno.ENOENT and not path.parent.is_dir():
+        why, cure = "no such file or directory", f"make the folder {path.parent} first"
+    kind = DiskFull if error.errno in _NO_ROOM else Unavailable
+    return kind(f"{path} cannot be written: {why}{f'; {cure}' if cure else ''}")
 
 
 def local_path(where: str) -> str:

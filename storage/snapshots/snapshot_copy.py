@@ -34,7 +34,7 @@ from storage.snapshots.manifest import (
     read_manifest,
 )
 from storage.snapshots.snapshot_folder import alone, held
-from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
+from wire.errors import BasculeError, StorageDamaged, Unavailable
 
 
 @dataclass(slots=True)
@@ -61,10 +61,7 @@ def copy_snapshot(source: Path, folder: Path, *, on_progress: Callable[[int, int
         with held(source):
             return _Copy(source, read_manifest(source), folder, on_progress).run()
     except OSError as error:
-        place = folder if error.filename is None else error.filename
-        kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else Unavailable
-        what = "there is no room for the copy" if kind is DiskFull else "the snapshot cannot be copied"
-        raise kind(what, target=str(folder), path=str(place), error=error.strerror or str(error)) from error
+        raise files.unwritable(folder, error) from error
 
 
 def prune_target(folder: Path, node: str, keep: int, now_ms: int) -> list[str]:

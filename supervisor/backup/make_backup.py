@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from supervisor.config.named_files import NamedFile, named_files
 from supervisor.tree.epochs import reserved_epoch
 from supervisor.tree.pauses import paused_bridges
 from supervisor.version import VERSION
-from wire.errors import DiskFull, StorageDamaged, Unavailable
+from wire.errors import StorageDamaged, Unavailable
 
 _FILE_MAX_BYTES = 16 << 20
 
@@ -61,7 +60,7 @@ def make_backup(
     whole = folder / f"{manifest.id}{SUFFIX}"
     part = whole.with_name(whole.name + ".part")
     if whole.exists():
-        raise Unavailable("there is a backup of that snapshot already", path=str(whole))
+        raise Unavailable(f"there is a backup of that snapshot already: {whole}")
     try:
         files.make_folder(folder)
         files.discard(part)
@@ -83,10 +82,7 @@ def make_backup(
             raise StorageDamaged("the backup reads back otherwise than it was written", file=wrong[0].name)
         files.rename(part, whole)
     except OSError as error:
-        kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else Unavailable
-        raise kind(
-            "the backup cannot be written", path=str(error.filename or folder), error=error.strerror or str(error)
-        ) from error
+        raise files.unwritable(folder, error) from error
     return MadeBackup(path=whole, backup=backup, left_out=left_out)
 
 

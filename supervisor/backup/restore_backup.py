@@ -6,7 +6,6 @@ Former contents of the data folder are kept beside it, never removed.
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +25,7 @@ from supervisor.lock import lock_data_dir, running_pid
 from supervisor.tree.epochs import carry_on
 from supervisor.tree.node import RESTORING_NAME
 from supervisor.tree.pauses import Pauses
-from wire.errors import ConfigError, DiskFull, StorageDamaged, Unavailable
+from wire.errors import ConfigError, StorageDamaged, Unavailable
 
 _OF_NO_NODE = {"lock", "run", "lost+found"}  # what a data folder without a node's data may hold
 # Rests of a restore that was cut short.
@@ -77,8 +76,12 @@ def write_configuration(checked: CheckedBackup, config: Path) -> list[Configurat
             raise Unavailable(f"{target} is there already, and differs from the backup's; move it away first")
     for file, target in placed:
         if not target.exists():
-            files.make_folder(target.parent)
-            files.write(target, (checked.folder / CONFIGURATION_NAME / str(file.stored)).read_bytes(), for_group_of_folder=True)
+            content = (checked.folder / CONFIGURATION_NAME / str(file.stored)).read_bytes()
+            try:
+                files.make_folder(target.parent)
+                files.write(target, content, for_group_of_folder=True)
+            except OSError as error:
+                raise files.unwritable(target, error) from error
     written = [file for file, _ in placed]
     return [file for file in checked.backup.configuration if file not in written]
 
@@ -103,7 +106,7 @@ def in_the_way(data_dir: Path) -> str:
         return ""
     pid = running_pid(data_dir)
     if pid not in (None, os.getpid()):
-        raise Unavailable("a node runs in this data folder; stop it first", data_dir=str(data_dir), pid=pid)
+        raise Unavailable(f"a node runs in {data_dir}, pid {pid}; stop it first")
     left = sorted(entry.name for entry in data_dir.iterdir() if entry.name not in _OF_NO_NODE)
     if (data_dir / RESTORING_NAME).exists() or not left:
         return ""
@@ -129,9 +132,8 @@ def restore(
         with _alone(data_dir):
             return _fill(checked, data_dir, on_progress), kept
     except OSError as error:
-        kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else Unavailable
-        what = "the restore was cut short; give it again"
-        raise kind(what, path=str(error.filename or data_dir), error=error.strerror or str(error)) from error
+        refused = files.unwritable(data_dir, error)
+        raise type(refused)(f"{refused}; give the restore again then") from error
 
 
 @contextmanager

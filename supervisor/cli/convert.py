@@ -10,7 +10,7 @@ import click
 
 from storage import files
 from supervisor.terminal.typed_commands import typed
-from wire.errors import ConfigError, Unavailable
+from wire.errors import ConfigError
 
 IN_PART = 3  # some lines could not be taken
 _FILE_MODE = 0o644  # nothing secret is in it
@@ -77,7 +77,7 @@ def _write(config: Path, text: str, secrets: dict[str, bytes], *, force: bool) -
         for path in there:
             files.write(path, contents[path], for_group_of_folder=True)
     except OSError as error:
-        raise Unavailable(f"{config} cannot be written: {(error.strerror or str(error)).lower()}") from error
+        raise files.unwritable(config, error) from error
     quoted = shlex.quote(str(config))
     told = typed(f"{config}: written\n  next: bascule doctor {quoted}, then bascule run {quoted}")
     click.echo(told, err=not sys.stdout.isatty())

@@ -17,7 +17,7 @@ import click
 from storage import files
 from supervisor.cli.completion import of
 from supervisor.terminal.typed_commands import typed
-from wire.errors import ConfigError, Unavailable
+from wire.errors import ConfigError
 
 SECRETS = "secrets"
 FILE_MODE = 0o644  # nothing secret is in it
@@ -160,7 +160,7 @@ def _writing(file: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Unavailable(f"{file} cannot be written: {(error.strerror or str(error)).lower()}") from error
+        raise files.unwritable(file, error) from error
 
 
 def _examples() -> int:

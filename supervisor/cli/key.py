@@ -13,7 +13,7 @@ import click
 from storage import files
 from supervisor.cli.node_calls import JSON, GivenNode, about_node, load, told
 from supervisor.control.roles import ROLES, Role
-from wire.errors import ConfigError, Unavailable
+from wire.errors import ConfigError
 
 
 @click.group()
@@ -46,7 +46,7 @@ def make(file: Path, address: str, server_key: str, as_json: bool) -> int:
         write_key(file, KeyFile(public=public, secret=secret, node=address, server=server), "A pair of keys. Secret.")
         write_key(public_file, KeyFile(public=public), "A public key, for bascule key add.")
     except OSError as error:
-        raise Unavailable(f"{file} cannot be written: {(error.strerror or str(error)).lower()}") from error
+        raise files.unwritable(file, error) from error
     words = [f"{file}: the secret key", f"{public_file}: the public key, {public}"]
     words.append(f"  next, where the node is: bascule key add CONFIG NAME {public_file.name}")
     return told({"file": str(file), "public_file": str(public_file), "public_key": public}, as_json, "\n".join(words))
@@ -73,7 +73,7 @@ def add(node: GivenNode, name: str, given: str, role: Role, as_json: bool) -> in
         files.make_folder(folder)
         write_key(path, KeyFile(public=public, role=role), f"Let in as {name} by bascule key.")
     except OSError as error:
-        raise Unavailable("the key cannot be added", path=str(path), error=str(error)) from error
+        raise files.unwritable(path, error) from error
     return told({"name": name, "role": role, "public_key": public}, as_json, f"{name}: authorized as {role}")
 
 
@@ -115,9 +115,9 @@ def remove(node: GivenNode, key_name: str, as_json: bool) -> int:
     if key_name not in known:
         raise ConfigError(f"there is no key {key_name}; there are: {', '.join(known) or 'none'}")
     try:
-        files.remove(folder / f"{key_name}{SUFFIX}")
+        files.remove(path := folder / f"{key_name}{SUFFIX}")
     except OSError as error:
-        raise Unavailable("the key cannot be removed", path=str(folder / key_name), error=str(error)) from error
+        raise files.unwritable(path, error) from error
     left = len(read_allowed(folder)[0])
     return told({"name": key_name, "keys": left}, as_json, f"{key_name}: no longer authorized")
 

@@ -345,7 +345,7 @@ def import_file(node: GivenNode, bridge: str, path: str, rate: int | None, run: 
     except ValueError as error:
         raise click.ClickException(f"{path}: {error}; nothing was imported") from error
     except OSError as error:
-        raise click.ClickException(f"{path}: {error.strerror}") from error
+        raise click.ClickException(f"{path}: {(error.strerror or str(error)).lower()}") from error
     if as_json:
         print(json.dumps({"run": name, "imported": total, "before": not is_new}))
     elif below and not is_new:
@@ -489,7 +489,7 @@ def _write_whole(path: Path, lines: Iterable[str]) -> int:
                 file.write(line.encode())
                 count += 1
     except OSError as error:
-        raise click.ClickException(f"{path}: {error.strerror}") from error
+        raise files.unwritable(path, error) from error
     return count
 
 

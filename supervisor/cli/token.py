@@ -14,11 +14,11 @@ from pathlib import Path
 
 import click
 
+from storage import files
 from supervisor.cli.completion import entries
 from supervisor.cli.node_calls import JSON
 from supervisor.cli.secret_file import locked, replace
 from wire.access.roles import ROLES, Role
-from wire.errors import Unavailable
 
 FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 NAME = click.argument("name", shell_complete=entries(lambda file: _names(file)))
@@ -62,7 +62,7 @@ def add(file: Path, name: str, role: Role, as_json: bool) -> int:
                 return 1
             replace(file, with_token(text, Token(name, role, digest_of(made))).encode())
     except OSError as error:
-        raise _unusable(file, error) from error
+        raise files.unwritable(file, error) from error
     print(json.dumps({"name": name, "role": role, "token": made}) if as_json else made)
     return 0
 
@@ -103,7 +103,7 @@ def remove(file: Path, name: str) -> int:
                 return 1
             replace(file, changed.encode())
     except OSError as error:
-        raise _unusable(file, error) from error
+        raise files.unwritable(file, error) from error
     print(f"{file}: token {name} removed")
     return 0
 
@@ -117,7 +117,3 @@ def _names(file: Path) -> set[str]:
     from actors.access.token_file import read_tokens
 
     return {each.name for each in read_tokens(file)} if file.exists() else set()
-
-
-def _unusable(file: Path, error: OSError) -> Unavailable:
-    return Unavailable("the tokens file cannot be changed", path=str(file), error=str(error))

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from storage import files
 from supervisor.cli.completion import entries
 from supervisor.cli.node_calls import JSON
 from supervisor.cli.secret_file import locked, replace
-from wire.errors import Unavailable
 
 if TYPE_CHECKING:
     from wire.access.password_table import PasswordTable
@@ -105,7 +105,7 @@ def _change(file: Path, change: Callable[[str], str | None]) -> bool:
                 return False
             replace(file, changed.encode())
     except OSError as error:
-        raise Unavailable("the password file cannot be changed", path=str(file), error=str(error)) from error
+        raise files.unwritable(file, error) from error
     return True
 
 

@@ -113,7 +113,7 @@ def server_key(data_dir: Path) -> KeyFile:
             write_key(path, KeyFile(public=public, secret=secret), "The node's own keys, for its control socket. Secret.")
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as error:
-        raise Unavailable("the node's key cannot be made", path=str(path), error=str(error)) from error
+        raise files.unwritable(path, error) from error
     if mode & 0o077:
         raise Unavailable("others can read the node's secret key; chmod 600, or remove it for a new one", path=str(path))
     if fault := trusted_files.fault(path):

@@ -131,6 +131,16 @@ def test_no_snapshot_and_wrong_usage_have_statuses_of_their_own(tmp_path: Path, 
     assert "want --to DIR" in capsys.readouterr().err
 
 
+def test_a_folder_that_cannot_be_written_is_named(sound: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_bytes(b"")
+
+    assert main([str(sound.snapshots[0]), "--to", str(tmp_path / "file" / "below")]) == 75
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.endswith(
+        f"{tmp_path}/file/below cannot be written: not a directory; a file has the name of a folder: give another place"
+    )
+
+
 def test_without_duckdb_one_is_told_how_to_install_it(
     sound: Made, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

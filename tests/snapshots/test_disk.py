@@ -109,7 +109,7 @@ def test_a_target_that_is_full_holds_up_nothing_and_is_shipped_to_when_there_is_
         publish(node, 100, size=1000)
         made = make(node)
         wait_until(lambda: node.status()["snapshots"]["ship_failure"], 20.0, "a copy that fails")
-        assert "no room" in node.status()["snapshots"]["ship_failure"]["message"]
+        assert "make room" in node.status()["snapshots"]["ship_failure"]["message"]
         check(make(node))
         filler.unlink()
         made = make(node)

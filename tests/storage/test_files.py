@@ -14,6 +14,7 @@ import pytest
 from storage import files
 from tests.storage.named_files import MADE, PLACES, SAID, contents
 from tests.support.model_disk import DISCIPLINES, Discipline, Event, ModelDisk, compile_recorder, recorded
+from wire.errors import DiskFull
 
 DRAWS = 3
 Contents = dict[str, str]
@@ -173,3 +174,26 @@ def test_a_file_of_fixed_size_keeps_its_content(tmp_path: Path) -> None:
         assert os.pread(descriptor, 4096, 0) == bytes(1000) + b"here" + bytes(4096 - 1004)
     finally:
         os.close(descriptor)
+
+
+@pytest.mark.parametrize(
+    ("number", "filename", "said"),
+    [
+        (errno.EACCES, "made/file.new", "made/file cannot be written: permission denied; give the command as a user who may write"),
+        (errno.ENOENT, "none/file", "none/file cannot be written: no such file or directory; make the folder {}/none first"),
+        (errno.ENOTDIR, "made", "made/file cannot be written: {}/made: not a directory; a file has the name of a folder"),
+        (errno.ENOSPC, None, "made/file cannot be written: no space left on device; make room"),
+        (errno.EIO, "source", "made/file cannot be written: {}/source: input/output error"),
+    ],
+)
+def test_who_gave_a_command_reads_what_cannot_be_written_and_what_to_do(
+    tmp_path: Path, number: int, filename: str | None, said: str
+) -> None:
+    (tmp_path / "made").mkdir()
+    path = tmp_path / ("none" if filename == "none/file" else "made") / "file"
+    error = OSError(number, os.strerror(number), *([str(tmp_path / filename)] if filename else []))
+
+    refused = files.unwritable(path, error)
+
+    assert str(refused).startswith(f"{tmp_path}/{said.format(tmp_path)}")
+    assert isinstance(refused, DiskFull) == (number == errno.ENOSPC)

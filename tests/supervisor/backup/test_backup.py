@@ -149,7 +149,7 @@ def test_no_node_starts_where_a_restore_was_cut_short_and_the_next_one_ends_it(
     for step in ("copy_snapshot", "restart_exchanges", "carry_on", "Pauses"):
         with monkeypatch.context() as patch:
             patch.setattr(restore_backup, step, cut)
-            with pytest.raises(Unavailable, match="give it again"):
+            with pytest.raises(Unavailable, match="data cannot be written: cut; give the restore again"):
                 restore_backup.restore(checked, data_dir, replace=False)
         with pytest.raises(ConfigError, match="cut short"):
             _claim(node_settings(data_dir.parent), frozenset())

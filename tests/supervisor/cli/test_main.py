@@ -197,6 +197,9 @@ def one_line(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]
     return status, said.err.rstrip("\n")
 
 
+NO_FOLDER = "bascule: {{folder}}/{} cannot be written: no such file or directory; make the folder {{folder}}/no first"
+
+
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
@@ -230,6 +233,12 @@ def one_line(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]
         ),
         (["status", "{folder}"], 78, "bascule: {folder} is a folder; give the node's file, such as {config}"),
         (["run", "{folder}"], 78, "bascule: {folder} is a folder; give the node's file, such as {config}"),
+        (["token", "add", "{folder}/no/t", "ada"], 75, NO_FOLDER.format("no/t")),
+        (["token", "remove", "{folder}/no/t", "ada"], 75, NO_FOLDER.format("no/t")),
+        (["user", "remove", "{folder}/no/users", "ada"], 75, NO_FOLDER.format("no/users")),
+        (["init", "--remote", "a:1", "{folder}/no/e.yaml"], 75, NO_FOLDER.format("no/e.yaml")),
+        (["key", "make", "{folder}/no/key"], 75, NO_FOLDER.format("no/key")),
+        (["key", "make", "{config}/key"], 75, "bascule: {config}/key cannot be written: not a directory; a file has the name"),
         (["status", "{config}"], 69, "bascule: node test does not run; bascule run {config} starts it"),
     ],
 )
