@@ -12,6 +12,8 @@ from typing import Any
 
 import msgpack
 
+from supervisor.units import shown
+from supervisor.version import VERSION as RELEASE
 from wire.errors import BasculeError, Unavailable
 from wire.figure import to_map
 from wire.status.refusals import Refusal
@@ -109,6 +111,8 @@ QUESTIONS = {
 _TEXT_MAX_BYTES = dict.fromkeys(("topic", "client_id", "after", "user", "text"), 65_535) | {"messages": LINES_MAX_BYTES}
 _OTHER_TEXT_MAX_BYTES = 256
 
+_CURE = "update the older of the two, this bascule or the node, which is then restarted"
+
 
 class ControlError(BasculeError):
     """A request was refused, and nothing was changed. ``kind`` tells programs why, ``message`` tells people."""
@@ -167,24 +171,29 @@ def parse_request(payload: bytes) -> Request:
     if not isinstance(request_id, str | int | bytes | None):
         raise ControlError(Refusal.BAD_REQUEST, "id is a number, text or bytes")
     if request.get("v") != VERSION:
-        raise ControlError(Refusal.BAD_VERSION, f"this node speaks version {VERSION}", request_id)
+        raise ControlError(Refusal.BAD_VERSION, _of_another_version("takes requests of another form"), request_id)
     command, arguments = request.get("cmd"), request.get("args") or {}
     if not isinstance(command, str) or command not in COMMANDS:
-        raise ControlError(Refusal.UNKNOWN_COMMAND, f"cmd is one of {', '.join(COMMANDS)}", request_id)
-    names, optional = COMMANDS[command], OPTIONAL.get(command, ())
-    if (
-        not isinstance(arguments, dict)
-        or not set(names) <= set(arguments) <= {*names, *optional}
-        or not all(isinstance(text, str) for text in arguments.values())
-    ):
-        wanted = f"args of {command} is the map {{{', '.join(f'{name}: text' for name in names)}}}"
-        wanted += f" and may have {', '.join(optional)}" if optional else ""
-        raise ControlError(Refusal.BAD_ARGUMENTS, wanted, request_id)
+        raise ControlError(Refusal.UNKNOWN_COMMAND, _of_another_version(f"knows no command {shown(command)}"), request_id)
+    if not isinstance(arguments, dict) or not all(isinstance(text, str) for pair in arguments.items() for text in pair):
+        raise ControlError(Refusal.BAD_ARGUMENTS, f"args of {command} is a map of texts", request_id)
+    names = COMMANDS[command]
+    if unknown := [name for name in arguments if name not in (*names, *OPTIONAL.get(command, ()))]:
+        why = _of_another_version(f"knows no argument {shown(unknown[0])} of {command}")
+        raise ControlError(Refusal.BAD_ARGUMENTS, why, request_id)
+    if missing := [name for name in names if name not in arguments]:
+        why = _of_another_version(f"wants the argument {shown(missing[0])} of {command}")
+        raise ControlError(Refusal.BAD_ARGUMENTS, why, request_id)
     for name, text in arguments.items():
         max_bytes = _TEXT_MAX_BYTES.get(name, _OTHER_TEXT_MAX_BYTES)
         if len(text.encode(errors="surrogatepass")) > max_bytes:
             raise ControlError(Refusal.BAD_ARGUMENTS, f"{name} has at most {max_bytes} bytes", request_id)
     return Request(request_id=request_id, command=command, arguments=arguments)
+
+
+def _of_another_version(what: str) -> str:
+    """Why this node refuses what the command line of its own version would not send."""
+    return f"the node runs version {RELEASE}, which {what}; {_CURE}"
 
 
 def encode_result(request_id: Any, result: Any) -> bytes:
@@ -208,7 +217,7 @@ def parse_answer(payload: bytes) -> Any:
     """
     answer = msgpack.unpackb(payload, strict_map_key=False)
     if not isinstance(answer, dict) or answer.get("v") != VERSION:
-        raise ControlError(Refusal.BAD_VERSION, "the node answers in another version; use the command line of the same release")
+        raise ControlError(Refusal.BAD_VERSION, f"the node answers in another form; {_CURE}")
     if not answer["ok"]:
         raise ControlError(answer["error"]["kind"], answer["error"]["message"])
     return answer["result"]

@@ -15,6 +15,7 @@ from supervisor.control.control_socket import (
     parse_answer,
     parse_request,
 )
+from supervisor.version import VERSION
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -57,6 +58,23 @@ def test_a_bad_request_is_refused_by_kind(payload: bytes, kind: str) -> None:
     with pytest.raises(ControlError) as refused:
         parse_request(payload)
     assert refused.value.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "said"),
+    [
+        ("queue.shuffle", {}, 'knows no command "queue.shuffle"'),
+        ("queue.peek", {"bridge": "cloud", "left": "yes", "tilted": "yes"}, 'knows no argument "tilted" of queue.peek'),
+        ("queue.resend", {"bridge": "cloud"}, 'wants the argument "run" of queue.resend'),
+    ],
+)
+def test_a_command_of_another_version_is_told_which_the_node_has_and_what_to_do(
+    command: str, arguments: dict[str, str], said: str
+) -> None:
+    with pytest.raises(ControlError) as refused:
+        parse_request(encode_request(1, command, arguments))
+
+    assert str(refused.value).startswith(f"the node runs version {VERSION}, which {said}; update the older of the two")
 
 
 def test_an_answer_comes_through() -> None:
