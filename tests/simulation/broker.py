@@ -16,6 +16,7 @@ from tests.simulation import mqtt
 from tests.simulation.mqtt import LEVEL_5, Ack, Other, Packet, PacketReader, Publish
 from tests.simulation.process import current
 from tests.simulation.remote_publisher import Delivery, Outgoing, RemotePublisher, RemotePublisherWatcher
+from tests.simulation.rings import BESIDE
 from tests.simulation.tcp import Far, Link
 from tests.simulation.world import Violation, World
 from tests.support import mqtt_packets
@@ -252,7 +253,8 @@ class BrokerConnection(Far):
         if self._broker.watcher.has_left(self.client_id, place):
             self.session.leave()
         lane = self.client_id.partition("-")[2] or "0"
-        self.delivery.client_id = f"\0connection:cloud:{lane}\0{self.client_id}@{place}"
+        bridge = BESIDE if self.client_id == BESIDE else "cloud"
+        self.delivery.client_id = f"\0connection:{bridge}:{lane}\0{self.client_id}@{place}"
 
     @property
     def open_exchanges(self) -> int:

@@ -37,6 +37,7 @@ class IncomingShape:
     echoes: str = ""  # whether the remote sends back what the node has sent to it, see ``echoes.py``
     echo_window_s: float = 0.0
     shared: bool = False  # whether the subscription is shared by the lanes of the bridge
+    rings_window_s: float = 0.0  # of the copies that are left out, see ``rings.py``
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +83,13 @@ def incoming_shape(seed: int) -> IncomingShape | None:
     rng = Random(f"incoming {seed}")
     if rng.random() >= _SHARE:
         return None
+    return drawn(rng, rng.choice(("rule", "rule", "bridge")))
+
+
+def drawn(rng: Random, through: str) -> IncomingShape:
+    """Some shape with what takes it on."""
     return IncomingShape(
-        through=rng.choice(("rule", "rule", "bridge")),
+        through=through,
         max_qos=rng.choice((2, 2, 2, 2, 1)),
         preserve_retain=rng.random() < 0.7,
         remote_window=rng.choice((1, 3, 20)),

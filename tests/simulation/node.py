@@ -494,6 +494,8 @@ class Machine:
 
     def _ended(self, process: Process, status: int) -> None:
         self.post.died(process)
+        if self.oracle.rings is not None:
+            self.oracle.rings.died(distributor=process.name == self.process_of(CLIENTS))
         if process.name == SUPERVISOR:
             self._node_ended(status)
             return

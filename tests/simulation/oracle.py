@@ -31,6 +31,7 @@ from tests.simulation.options import LiveLaneSeen, OptionsSeen, named_lanes, ope
 from tests.simulation.plan import BRIDGE, Plan
 from tests.simulation.publisher import Client, Message, Publisher
 from tests.simulation.resends import ResendsSeen
+from tests.simulation.rings import BESIDE, RingCopy, RingsSeen
 from tests.simulation.rules import RulesSeen
 from tests.simulation.sessions import SessionsJudge
 from tests.simulation.taken_back import ReleasesTakenBack
@@ -66,7 +67,7 @@ _PASS_BEGINS = bytes(2)  # its row: at the first filter, before the first topic
 
 def _queue_of(client_id: str) -> str:
     _, _, lane = client_id.partition("-")
-    return queue_name(AWAY, 0) if client_id == AWAY else queue_name(BRIDGE, lane_label(lane or "0"))
+    return queue_name(client_id, 0) if client_id in (AWAY, BESIDE) else queue_name(BRIDGE, lane_label(lane or "0"))
 
 
 def _lane_of(client_id: str) -> LaneLabel:
@@ -118,6 +119,7 @@ class Oracle:
         self.lost_power = False
         self.amnesia = False  # what was committed is lost, so even the exchange with the remote may start again
         self.disk: SimDisk | None = None
+        self.now_s: Callable[[], float] = lambda: 0.0
         self.sessions_lost: Callable[[], int] = lambda: 0
         self.acknowledged_payloads: dict[bytes, Message] = {}
         self.refused_payloads: set[bytes] = set()
@@ -149,6 +151,7 @@ class Oracle:
         self.resends = ResendsSeen(BRIDGE)
         incoming = self.shape.incoming
         self.echoes = EchoesSeen(incoming, self.shape.level) if incoming is not None and incoming.echoes else None
+        self.rings = RingsSeen(incoming) if incoming is not None and incoming.rings_window_s else None
         self._taken_back = ReleasesTakenBack()
         self._retains = self.shape.link_state or self.shape.retained != NEVER
         self._pass_rows: dict[bytes, bytes] = {}  # of rules that bring what was retained, how far each has come
@@ -271,8 +274,9 @@ class Oracle:
             raise Violation("store.rule-brings-once", f"the pass of {key!r} begins anew, and was at {before!r}")
 
     def _comes_again(self, payload: bytes) -> int:
-        """How often ``payload`` may come beside its first time: sent again from the history, or as what is retained."""
-        return self.resends.again[payload] + self._passes * (payload in self._kept_retained)
+        """How often ``payload`` may come beside its first time: sent again from the history, as what is retained, or one alike."""
+        alike = 0 if self.rings is None else self.rings.most(payload, self.now_s()) - 1
+        return self.resends.again[payload] + self._passes * (payload in self._kept_retained) + alike
 
     def _dead_of(self, bridge: str) -> int:
         rows = [queue.row for queue in self._queues.values() if queue.name.startswith(f"bridge:{bridge}:")]
@@ -376,6 +380,8 @@ class Oracle:
                 )
             known = queue.entries.setdefault(payload, set())
             known.add(seq)
+            if self.rings is not None and not self.relaxed:
+                self.rings.entered(payload, len(known), self.now_s())
             copies_most = 1 + self._letters.replays[payload] + self._comes_again(payload)
             if len(known) > copies_most and message.qos == 2 and not self.relaxed and not of_session:
                 raise Violation("entered twice", f"m{message.number} (QoS 2) is in {queue.name} at {known}")
@@ -605,6 +611,8 @@ class Oracle:
         if isinstance(message, SentBack):
             return
         self.thinned.published(message)
+        if self.rings is not None and isinstance(message, RingCopy):
+            self.rings.published(message, self.now_s())
         if message.retain:
             self._retained.add(message.payload)
             self._kept_retained.add(message.payload)
@@ -618,6 +626,8 @@ class Oracle:
             self._answered_back(publisher, message, packet_id)
             return
         self.acknowledged_payloads[payload] = message
+        if self.rings is not None and isinstance(message, RingCopy):
+            self.rings.acknowledged(message, self.now_s())
         self.refused_payloads.discard(payload)
         if self.relaxed or self.shape.acknowledge == "fast":
             return
@@ -628,6 +638,7 @@ class Oracle:
         kept = self._survives(payload) or unpromised
         kept |= payload in self._unrouted or payload in self._taken_back.swallowed
         kept |= payload in self.thinned.ever_held[self.strong]
+        kept |= self.rings is not None and isinstance(message, RingCopy) and self.rings.is_open_elsewhere(message)
         if not kept and self.thinned.on and not (self._limited and self.shape.overflow != "reject"):
             if self.applied_qos(message):
                 self.thinned.acknowledged(payload, self._ledgers())
@@ -1022,7 +1033,7 @@ class Oracle:
             clients += 4 * len(self.sessions.shape.clients)
         incoming = self.shape.incoming
         lanes = self.lanes_most * (1 if incoming is None or not incoming.shared else 2)
-        lanes += (incoming is not None) + len(named_lanes(self.shape))
+        lanes += (incoming is not None) + (self.rings is not None) + len(named_lanes(self.shape))
         if rows_read > 20 + 8 * lanes + 2 * clients + len(self.thinned.held) + 8 * self._retains:
             raise Violation("P8", f"{rows_read} rows were read to open the store")
 
@@ -1142,6 +1153,8 @@ class Oracle:
             return
         known = {*self._letters.accounted(), *self._purged.values(), *self._taken_back.swallowed}
         known |= {payload for payload in self._unrouted if not self._survives(payload)}
+        if self.rings is not None and self.sessions_lost():
+            known |= self.rings.lost
         missing = [
             message
             for payload, message in self.acknowledged_payloads.items()
@@ -1153,12 +1166,16 @@ class Oracle:
         if len(missing) > counted and not uncounted:
             numbers = [message.number for message in missing]
             raise Violation("P2", f"acknowledged and never delivered: {numbers}; {counted} are accounted for")
+        if self.rings is not None:
+            for payload in self.rings.payloads - known:
+                self.rings.judge_the_whole(payload, self.times_entered(payload))
         if self.thinned.on and not any(self._lost_otherwise(ledger) for ledger in self._ledgers()):
             self.thinned.judge(missing, self.messages.values(), self.deliveries, self._order)
         not_named = (
             {queue.name for queue in self._queues.values() if session_of_queue(queue.name) is None}
             - {queue_name(BRIDGE, lane) for lane in (*range(9), *named_lanes(self.shape))}
             - {queue_name(AWAY, 0), f"{PREFIX}{AWAY}", f"{PREFIX}{BRIDGE}"}
+            - ({queue_name(BESIDE, 0)} if self.rings is not None else set())
         )
         if not_named:
             raise Violation("P7", f"queues without a name: {not_named}")

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from storage.store.retained_rules import NEVER
-from tests.simulation import extras, options, snapshots
+from tests.simulation import extras, options, rings, snapshots
 from tests.simulation.changes import changes_of
 from tests.simulation.echoes import echoing, equal_messages, with_echoes
 from tests.simulation.failover import ADDRESSES
@@ -22,6 +22,7 @@ from tests.simulation.incoming import (
     AWAY,
     Incoming,
     IncomingShape,
+    drawn,
     incoming_chain,
     incoming_messages,
     incoming_shape,
@@ -54,6 +55,7 @@ from wire.config_settings import (
     OnlySettings,
     RateSettings,
     RemoteSettings,
+    RingSettings,
     RuleSettings,
     ThinningSettings,
 )
@@ -67,7 +69,9 @@ BRIDGE = "cloud"
 CLIENT_ID = "edge"
 LINK_STATE = LinkStateSettings().topic
 PRIMARY_RETRY_S = 0.15
+RINGS = 0.06  # of the seeds that may have them, and in which the remote publishes nothing else
 FIRST_OF_LIVE_LANE, FIRST_OF_RETAINED, FIRST_OF_SHARED = 900, 950, 970  # of the steps
+FIRST_OF_RINGS = 990
 WEAK: dict[str, Any] = {"acknowledge": "fast", "flush_period_s": 0.5, "sync": "os"}
 
 
@@ -197,7 +201,7 @@ def make_plan(seed: int, placement: str | None = None) -> Plan:
     plan = _with_subscribers(_with_incoming(Plan(seed, shape, faults, tuple(messages)), span_s), span_s)
     if plan.shape.lanes == 1 and "lanes" not in changes_of(plan):
         plan = _with_live_lane(plan, span_s)
-    plan = _with_shared(_with_echoes(_with_retained(plan, span_s)), span_s)
+    plan = _with_rings(_with_shared(_with_echoes(_with_retained(plan, span_s)), span_s), span_s)
     shape = plan.shape
     if shape.resends:
         plan = replace(plan, imported=tuple(imported_messages(seed, shape.min_qos, shape.max_qos)))
@@ -276,6 +280,34 @@ def _with_shared(plan: Plan, span_s: float) -> Plan:
     faults = sorted((*plan.faults, *(Fault(number, *step) for number, step in steps)), key=lambda fault: fault.at_s)
     messages = tuple(replace(each, waits=False) for each in plan.incoming)  # no retained message comes by such a subscription
     return replace(plan, shape=shape, faults=tuple(faults), incoming=messages)
+
+
+def _with_rings(plan: Plan, span_s: float) -> Plan:
+    """The plan, perhaps with a bridge beside the one that subscribes, which brings copies of what that brings."""
+    shape, incoming, rng = plan.shape, plan.shape.incoming, Random(f"rings {plan.seed}")
+    if rng.random() >= (RINGS if incoming is None else 0.8):
+        return plan
+    incoming = replace(drawn(rng, "bridge"), room=None) if incoming is None else incoming
+    if incoming.through != "bridge" or incoming.echoes or incoming.shared:
+        return plan
+    if shape.second or shape.may_be_older or shape.subscribers is not None or shape.login or shape.resends or changes_of(plan):
+        return plan
+    promised = shape.mode == "file-native" and shape.persist and shape.provenance == NOT_TOLD and shape.retained == NEVER
+    if not promised or shape.thinning != ALL or shape.max_messages is not None or shape.max_age_s is not None:
+        return plan
+    incoming = replace(incoming, rings_window_s=rng.choice((1.0, 4.0, 3600.0)))
+    copies = tuple(rings.copies(rng, incoming.rings_window_s, incoming.max_qos, span_s))
+    steps = enumerate(sorted(rings.faults(rng, span_s)), start=FIRST_OF_RINGS)
+    faults = sorted((*plan.faults, *(Fault(number, *step) for number, step in steps)), key=lambda fault: fault.at_s)
+    there = tuple(Incoming(copy, retain=False, waits=False) for copy in copies if copy.way != rings.HERE)
+    here = tuple(copy for copy in copies if copy.way == rings.HERE)
+    return replace(
+        plan,
+        shape=replace(shape, incoming=incoming),
+        faults=tuple(faults),
+        messages=(*plan.messages, *here),
+        incoming=(*plan.incoming, *there),
+    )
 
 
 def _with_subscribers(plan: Plan, span_s: float) -> Plan:
@@ -552,6 +584,8 @@ def settings_of(shape: Shape) -> NodeSettings:
         bridges = with_incoming(bridge, shape.incoming)
         if shape.incoming.echoes:
             bridges = (with_echoes(bridges[0], shape.incoming), *bridges[1:])
+        if shape.incoming.rings_window_s:
+            bridges = rings.with_rings(bridges)
     settings = replace(
         base,
         run_dir=str(Path("/nonexistent/run")),
@@ -560,6 +594,7 @@ def settings_of(shape: Shape) -> NodeSettings:
         clients=replace(base.clients, stall_timeout_s=STALL_TIMEOUT_S),
         sessions=base.sessions if shape.subscribers is None else session_settings(base.sessions, shape.subscribers),
         bridges=bridges,
+        rings=RingSettings(window_s=0.0 if shape.incoming is None else shape.incoming.rings_window_s),
         supervision=replace(
             base.supervision,
             placement=shape.placement,

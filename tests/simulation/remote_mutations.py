@@ -1,13 +1,15 @@
-"""Planted bugs in what a bridge takes from its remote: its own messages that come back, and what its lanes share."""
+"""Planted bugs in what bridges take from a remote: their own messages that come back, what lanes share, and copies by two ways."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from storage.store.session_rows import Sessions
 from wire.config_settings import BridgeSettings
 from wire.exchange.remote_subscriptions import RemoteSubscriptions
 from wire.routing.echo_filter import EchoFilter
+from wire.routing.ring_filter import RingFilter
 
 
 def _forgotten(original: Any) -> Any:
@@ -49,6 +51,23 @@ def _share_kept(original: Any) -> Any:
     return subscribe
 
 
+def _by_other_ways(way_of: Callable[[Hashable | None], Hashable | None]) -> Callable[[Any], Any]:
+    def hook(original: Any) -> Any:
+        def copies(self: RingFilter, keys: Any, ways: Any, now_s: float) -> Any:
+            return original(self, keys, [way_of(way) for way in ways], now_s)
+
+        return copies
+
+    return hook
+
+
+def _window_ignored(original: Any) -> Any:
+    def init(self: RingFilter, window_s: float, messages_max: int) -> None:
+        original(self, 1e9, messages_max)
+
+    return init
+
+
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "routing.echo-left-out/never",
@@ -88,5 +107,25 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
             (Sessions, "has_received", lambda original: lambda self, queue: False),
             (BridgeSettings, "may_take", lambda original: lambda self, lane: bool(self.taken_by(lane))),
         ),
+    ),
+    (
+        "routing.ring-copies-left-out/never",
+        "copies that come by another bridge are taken",
+        ((RingFilter, "copies", lambda original: lambda self, keys, ways, now_s: frozenset()),),
+    ),
+    (
+        "routing.ring-copies-left-out/by-any-way",
+        "what is alike and comes by the same bridge is left out",
+        ((RingFilter, "copies", _by_other_ways(lambda way: way and object())),),
+    ),
+    (
+        "routing.ring-copies-left-out/local-too",
+        "what a local client publishes is left out when a bridge has brought it",
+        ((RingFilter, "copies", _by_other_ways(lambda way: way or "here")),),
+    ),
+    (
+        "routing.ring-copies-left-out/window-ignored",
+        "what is alike and comes after the window is left out",
+        ((RingFilter, "__init__", _window_ignored),),
     ),
 )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 
-from tests.simulation import mqtt
+from tests.simulation import mqtt, rings
 from tests.simulation.echoes import FILTER as OWN
 from tests.simulation.echoes import TO_OTHERS, SentBack, as_sent_back
 from tests.simulation.incoming import FILTER, GROUP, Incoming, IncomingShape
@@ -61,6 +61,7 @@ class Outgoing(SendersHalf):
         self.queue: deque[tuple[Message, bool]] = deque()
         self.connections = 0
         self.delivery: Delivery | None = None
+        self.client_id = ""  # of whom has subscribed
         # Identifiers of the session before that the node still has on record, because it crashed between the CONNACK that said that
         # it is lost and its commit. A message that comes under one, until its PUBREL, is taken for a repeat (known weaknesses of
         # P2).
@@ -147,12 +148,21 @@ class RemotePublisher:
             if subscription is None:
                 continue
             delivery = session.delivery
-            while self._waiting:
-                incoming = self._waiting.popleft()
+            for incoming in self._taken_by(session):
                 if incoming.message.qos or delivery is not None or (self.shape is not None and self.shape.keeps_qos0):
                     session.queue.append((incoming.message, incoming.retain and subscription.retain_as_published))
             if delivery is not None:
                 delivery.pump()
+
+    def _taken_by(self, session: Outgoing) -> list[Incoming]:
+        """What waits for ``session``: all, or what comes by its way."""
+        if self.shape is None or not self.shape.rings_window_s:
+            taken = list(self._waiting)
+            self._waiting.clear()
+            return taken
+        taken = [each for each in self._waiting if _way_of(each.message) == session.client_id]
+        self._waiting = deque(each for each in self._waiting if _way_of(each.message) != session.client_id)
+        return taken
 
     def send_back(self, packet: Publish, sender: Outgoing) -> None:
         """``packet`` was accepted from the client of ``sender``: who has subscribed to its topic gets it, that one perhaps not."""
@@ -175,9 +185,15 @@ class RemotePublisher:
         """A SUBSCRIBE came: retained messages follow it [MQTT-3.3.1-9, MQTT-3.3.1-10]."""
         new = session.subscription is None
         session.subscription = subscription
+        if session.client_id == rings.BESIDE:
+            return
         if level < 5 or not subscription.retain_handling or (subscription.retain_handling == _ONLY_WHEN_NEW and new):
             session.queue.extend((incoming.message, True) for incoming in self._retained)
             self._retained.clear()
+
+
+def _way_of(message: Message) -> str:
+    return message.way if isinstance(message, rings.RingCopy) else _CLIENT
 
 
 class Delivery(Sending):
@@ -312,6 +328,8 @@ class Delivery(Sending):
         shape = self._publisher.shape
         if shape is not None and shape.shared and self._client_id.startswith(_CLIENT):
             return [(f"$share/{GROUP}/{FILTER}", shape.max_qos)]
+        if shape is not None and shape.rings_window_s and self._client_id in (rings.FIRST, rings.BESIDE):
+            return [(each, shape.max_qos) for each in (FILTER, rings.FILTER)][self._client_id == rings.BESIDE :]
         if shape is None or self._client_id != _CLIENT:
             return []
         return [(topic_filter, shape.max_qos) for topic_filter in (FILTER, OWN)][: 1 + bool(shape.echoes)]
@@ -343,6 +361,7 @@ class Delivery(Sending):
         session = self._session
         if session.subscription is None:
             self._first_of_session()
+        session.client_id = self._client_id
         self._publisher.subscribed(session, subscriptions[0], self._level)
         self._publisher.world.after(self._publisher.rng.random() * 0.005, self._publisher.route)
         return mqtt_packets.suback_bytes(self._level, packet_id, [subscription.qos for subscription in subscriptions])

@@ -71,6 +71,7 @@ class Simulation:
         self.oracle = Oracle(plan)
         self.disk = _Disk(self.world, self.oracle, durable=shape.mode == "file-native")
         self.oracle.disk = self.disk
+        self.oracle.now_s = lambda: self.world.now_s
         window = min(shape.window, shape.remote_window) if shape.level == 5 and not shape.may_be_older else shape.window
         self.broker = Broker(
             self.world,
