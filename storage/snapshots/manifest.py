@@ -396,7 +396,7 @@ def find_snapshots(where: str | Path) -> list[Found]:
         for candidate in _candidates(path, FOLDERS_DEEP_MAX):
             found.setdefault(candidate.resolve(), _look_at(candidate))
     if not found:
-        raise NoManifest("there is no snapshot here", path=text)
+        raise NoManifest(f"there is no snapshot at {text}")
     return sorted(found.values(), key=lambda each: (each.path.name.removeprefix(PART_PREFIX), str(each.path)))
 
 

@@ -53,7 +53,7 @@ def check_backup(folder: Path) -> CheckedBackup:
         wrong = faults(folder, backup)
         manifest = read_manifest(folder / SNAPSHOT_NAME / backup.snapshot)
     except OSError as error:
-        raise Unavailable("the backup cannot be read", path=str(error.filename or folder), error=error.strerror) from error
+        raise Unavailable(f"{error.filename or folder} cannot be read: {(error.strerror or str(error)).lower()}") from error
     if wrong:
         raise StorageDamaged(f"the backup is damaged: {wrong[0].name} {wrong[0].problem}", faults=len(wrong))
     return CheckedBackup(folder=folder, backup=backup, manifest=manifest)

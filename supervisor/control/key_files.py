@@ -57,7 +57,8 @@ def read_key(path: Path | str) -> KeyFile:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Unavailable("the key cannot be read", path=str(path), error=str(error)) from error
+        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "it is no text"
+        raise Unavailable(f"the key {path} cannot be read: {why}") from error
     if is_key(text.strip()):  # as bascule key show prints it
         return KeyFile(public=text.strip())
     found = {match[1]: match[2] for line in text.splitlines() if (match := _LINE.fullmatch(line))}

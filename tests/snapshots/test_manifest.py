@@ -113,9 +113,9 @@ def test_snapshots_are_found_one_by_one_in_folders_and_by_globs(tmp_path: Path) 
     assert [found.path.name for found in find_snapshots(f"{share}/mill-*")] == made[2:]
     assert len(find_snapshots(tmp_path / "edge")) == 2, "a data folder has them in a folder"
     assert len(find_snapshots(f"{tmp_path}/*/snapshots")) == 4
-    with pytest.raises(NoManifest, match="no snapshot here"):
+    with pytest.raises(NoManifest, match="no snapshot at"):
         find_snapshots(tmp_path / "edge" / "store")
-    with pytest.raises(NoManifest, match="no snapshot here"):
+    with pytest.raises(NoManifest, match="no snapshot at"):
         find_snapshots(f"{tmp_path}/nowhere-*")
 
 

@@ -121,7 +121,7 @@ def test_a_column_of_another_type_is_refused_by_name(spark: SparkSession, snapsh
 
 
 def test_a_folder_without_a_snapshot_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(PySparkException, match="there is no snapshot here"):
+    with pytest.raises(PySparkException, match="there is no snapshot at"):
         load(spark, "messages", tmp_path).count()
 
 

@@ -238,6 +238,13 @@ NO_FOLDER = "bascule: {{folder}}/{} cannot be written: no such file or directory
         (["user", "remove", "{folder}/no/users", "ada"], 75, NO_FOLDER.format("no/users")),
         (["init", "--remote", "a:1", "{folder}/no/e.yaml"], 75, NO_FOLDER.format("no/e.yaml")),
         (["key", "make", "{folder}/no/key"], 75, NO_FOLDER.format("no/key")),
+        (
+            ["--node", "tcp://a:1", "--key", "{folder}/k", "status"],
+            75,
+            "bascule: the key {folder}/k cannot be read: no such file or",
+        ),
+        (["restore", "{config}", "{folder}"], 75, "bascule: {folder} is no backup, or a half-made one: it has no backup.json"),
+        (["export", "{folder}", "--to", "{folder}/x"], 75, "bascule: there is no snapshot at {folder}"),
         (["key", "make", "{config}/key"], 75, "bascule: {config}/key cannot be written: not a directory; a file has the name"),
         (["status", "{config}"], 69, "bascule: node test does not run; bascule run {config} starts it"),
     ],
