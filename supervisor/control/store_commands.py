@@ -119,13 +119,25 @@ def _arguments_of(request: Request) -> dict[str, Any]:
             arguments[name] = _READ[name](text)
         except ValueError as error:
             raise ControlError(Refusal.BAD_ARGUMENTS, f"{name} is {error}, not {text!r:.80}", request.request_id) from error
-    if _VERBS.get(request.command) == "peek" and not arguments.get("dead") and "lane" not in arguments:
-        raise ControlError(Refusal.BAD_ARGUMENTS, f"{request.command} wants lane, or dead: yes", request.request_id)
-    if request.command == "queue.purge" and "reason" in arguments and not arguments.get("dead"):
-        raise ControlError(Refusal.BAD_ARGUMENTS, "reason goes with dead: yes", request.request_id)
+    if wrong := _wrong_together(request.command, arguments):
+        raise ControlError(Refusal.BAD_ARGUMENTS, wrong, request.request_id)
     if request.command in _PAYLOAD_BYTES:
         arguments["payload_bytes"] = _PAYLOAD_BYTES[request.command]
     return arguments
+
+
+def _wrong_together(command: str, arguments: Mapping[str, Any]) -> str:
+    """What is wrong with ``arguments``, each of which is good alone; empty if nothing is."""
+    if _VERBS.get(command) == "peek":
+        if not arguments.get("dead") and "lane" not in arguments:
+            return f"{command} wants lane, or dead: yes"
+        if sum(bool(arguments.get(kind)) for kind in ("dead", "held", "left")) > 1:
+            return "of dead, held and left one at most is yes"
+        if not arguments.get("left") and not arguments.keys().isdisjoint(("since_ms", "until_ms")):
+            return "since_ms and until_ms go with left: yes"
+    if command == "queue.purge" and "reason" in arguments and not arguments.get("dead"):
+        return "reason goes with dead: yes"
+    return ""
 
 
 def to_frame(request: Request, number: int) -> QueueCommand | SessionCommand:

@@ -38,7 +38,13 @@ def test_arguments_become_what_the_store_takes() -> None:
     [
         ("queue.peek", {"bridge": "b", "lane": "0", "from": str(1 << 63)}, "from"),
         ("queue.peek", {"bridge": "b"}, "lane"),
+        ("queue.peek", {"bridge": "b", "lane": "0", "left": "yes", "dead": "yes"}, "dead, held and left one"),
+        ("queue.export", {"bridge": "b", "lane": "0", "left": "yes", "held": "yes"}, "dead, held and left one"),
+        ("queue.outline", {"bridge": "b", "dead": "yes", "held": "yes"}, "dead, held and left one"),
+        ("queue.peek", {"bridge": "b", "lane": "0", "since_ms": "0"}, "go with left"),
+        ("queue.export", {"bridge": "b", "dead": "yes", "until_ms": "5"}, "go with left"),
         ("queue.purge", {"bridge": "b", "dead": "true"}, "dead"),
+        ("queue.purge", {"bridge": "b", "reason": "expired"}, "goes with dead"),
         ("queue.replay", {"bridge": "b", "count": "x"}, "count"),
     ],
 )
