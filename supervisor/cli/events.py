@@ -43,6 +43,8 @@ def events(
 
     Events are links, restarts, drops, overflow, and the orders of operators.
     """
+    if follow and until is not None:
+        raise click.UsageError("--follow goes without --until: it has no end")
     client = node.client
     following, is_stretch = 0, since is not None or until is not None
     last = (0 if is_stretch else _LAST) if last is None else last

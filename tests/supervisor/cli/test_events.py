@@ -113,6 +113,15 @@ def test_of_a_stretch_of_time_all_are_printed_however_many_came_later(monkeypatc
     assert [(event["at_ms"] - day_ms) // 60_000 for event in found] == list(range(30, 90))
 
 
+def test_what_follows_has_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    have_answered(monkeypatch, lambda command, _: pytest.fail(f"{command} was asked"))
+
+    done = CliRunner().invoke(cli, ["events", __file__, "--follow", "--until", "2026-03-01T00:30"])
+
+    assert done.exit_code == 2
+    assert "--follow goes without --until" in done.stderr
+
+
 def test_a_kind_that_there_is_not_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     box = Box(RecordingEngine())
     have_answered(monkeypatch, lambda _, arguments: command(box.store, "events", **{"from": int(arguments["from"]), "count": 9}))
