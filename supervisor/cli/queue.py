@@ -121,7 +121,7 @@ def peek(
     With --left it shows how and when messages left: the newest, or the first from --since or --from on.
     """
     places = _places(node.client, bridge, lane, dead)
-    found = list(_found(node.client, bridge, places, start, count, wanted, whole=False))
+    found = list(_Look(node.client, bridge, wanted, whole=False).found(places, start, count))
     from supervisor.terminal.message_text import message_json
 
     if as_json:
@@ -148,7 +148,7 @@ def export(node: GivenNode, bridge: str, lane: LaneLabel | None, dead: bool, wan
     places = _places(node.client, bridge, lane, dead)
     from supervisor.terminal.message_text import message_json
 
-    found = _found(node.client, bridge, places, 0, None, wanted, whole=True)
+    found = _Look(node.client, bridge, wanted, whole=True).found(places, 0, None)
     lines = (json.dumps(message_json(message)) + "\n" for message in found)
     if path == "-":
         sys.stdout.writelines(lines)
@@ -383,51 +383,58 @@ def _places(client: ControlClient, bridge: str, lane: LaneLabel | None, dead: bo
     return [row.lane for row in client.queues(bridge).queues]
 
 
-def _found(
-    client: ControlClient,
-    bridge: str,
-    places: list[LaneLabel | None],
-    start: int,
-    count: int | None,
-    wanted: _Wanted,
-    *,
-    whole: bool,
-) -> Iterator[Message]:
-    """The ``wanted`` messages of ``places``, from ``start`` on and at most ``count`` of each, as they are printed."""
-    if not wanted.left and wanted.topic is None:
-        yield from _messages(client, bridge, places, start, count, whole=whole)
-        return
-    newest = wanted.left and not start and wanted.since is None and count is not None
-    for lane in places:
-        rows = (
-            _left_messages(client, bridge, lane, start, count if newest and wanted.topic is None else None, wanted, whole=whole)
-            if wanted.left
-            else _messages(client, bridge, [lane], start, None, whole=whole)
-        )
-        if wanted.topic is not None:
-            topic = wanted.topic
-            rows = (message for message in rows if message.topic is not None and matches(topic, message.topic))
-        yield from deque(rows, count) if newest else islice(rows, count)
+class _Look:
+    """A look at the ``wanted`` messages of a bridge, as they are printed."""
 
+    def __init__(self, client: ControlClient, bridge: str, wanted: _Wanted, *, whole: bool) -> None:
+        self._client = client
+        self._bridge = bridge
+        self._wanted = wanted
+        self._whole = whole
 
-def _left_messages(
-    client: ControlClient,
-    bridge: str,
-    lane: LaneLabel | None,
-    start: int,
-    newest: int | None,
-    wanted: _Wanted,
-    *,
-    whole: bool,
-) -> Iterator[Message]:
-    """Those that have left ``lane``, from ``start`` on; of the ``newest`` no more than have left before its head."""
-    from supervisor.terminal.message_text import message_of
+    def found(self, places: list[LaneLabel | None], start: int, count: int | None) -> Iterator[Message]:
+        """Those of ``places``, from ``start`` on and at most ``count`` of each: of what has left the newest, unless a start is
+        given."""
+        wanted = self._wanted
+        if not wanted.left and wanted.topic is None:
+            yield from _messages(self._client, self._bridge, places, start, count, whole=self._whole)
+            return
+        for lane in places:
+            if not wanted.left or start or wanted.since is not None or count is None:
+                yield from islice(self._from(lane, start), count)
+            elif wanted.until is None and wanted.topic is None:
+                yield from self._newest(lane, count)
+            else:
+                yield from deque(self._from(lane, 0), count)
 
-    now_ms = time.time_ns() // 1_000_000
-    if newest is not None:
-        start = max(0, next(row.head for row in client.queues(bridge).queues if row.lane == lane) - newest)
-    look = partial(client.export if whole else client.peek, left=True, since_ms=wanted.since, until_ms=wanted.until)
-    return (message_of(name, row, now_ms, whole=whole) for name, row in _rows(look, bridge, lane, start, None))
+    def _newest(self, lane: LaneLabel | None, count: int) -> deque[Message]:
+        """The newest that have left ``lane``. It looks further back until there are so many: QoS 0 takes sequences too, and is
+        not kept."""
+        head = next(row.head for row in self._client.queues(self._bridge).queues if row.lane == lane)
+        behind = count
+        while True:
+            start = max(0, head - behind)
+            newest = deque(self._from(lane, start), count)
+            if len(newest) == count or not start:
+                return newest
+            behind *= 2
+
+    def _from(self, lane: LaneLabel | None, start: int) -> Iterator[Message]:
+        """All of ``lane`` from ``start`` on."""
+        from supervisor.terminal.message_text import message_of
+
+        wanted = self._wanted
+        if wanted.left:
+            now_ms = time.time_ns() // 1_000_000
+            ask = self._client.export if self._whole else self._client.peek
+            look = partial(ask, left=True, since_ms=wanted.since, until_ms=wanted.until)
+            rows = _rows(look, self._bridge, lane, start, None)
+            messages: Iterator[Message] = (message_of(name, row, now_ms, whole=self._whole) for name, row in rows)
+        else:
+            messages = _messages(self._client, self._bridge, [lane], start, None, whole=self._whole)
+        for message in messages:
+            if wanted.topic is None or (message.topic is not None and matches(wanted.topic, message.topic)):
+                yield message
 
 
 def _messages(
