@@ -64,11 +64,15 @@ def parse_moment(text: str, now_ms: int) -> int:
     Raises:
         ValueError: it is no time.
     """
-    if re.fullmatch(r"\d{10,}", text, re.ASCII):
-        return int(text)
+    text = " ".join(text.split())
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
-    day, _, clock = text.strip().lower().partition(" ")
+    day, _, clock = text.lower().partition(" ")
+    if re.fullmatch(r"\d{9,11}", text, re.ASCII):
+        raise ValueError(f"{shown(text)} would be seconds; write milliseconds, or so long ago, such as 24h")
     try:
+        if re.fullmatch(r"\d{12,}", text, re.ASCII):
+            write_time(int(text))
+            return int(text)
         if day in ("today", "yesterday"):
             at = _at_clock(now, clock or "00:00") - timedelta(days=day == "yesterday")
         elif _CLOCK.match(text):
@@ -79,8 +83,8 @@ def parse_moment(text: str, now_ms: int) -> int:
             at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
         else:
             return max(0, now_ms - int(parse_duration(text) * 1000))
-        return max(0, round(at.timestamp() * 1000))
-    except (ValueError, OverflowError) as error:
+        return max(0, round(at.astimezone(UTC).timestamp() * 1000))
+    except (ValueError, OverflowError, OSError) as error:
         wanted = "24h for so long ago, 14:00, yesterday 14:00 or 2026-03-01T06:00, which are UTC unless they say otherwise"
         raise ValueError(f"{shown(text)} is not a time; write it such as {wanted}") from error
 
@@ -220,6 +224,6 @@ def write_time(at_ms: int) -> str:
     """UTC for people: ``2026-11-21 20:15:00Z``.
 
     Raises:
-        ValueError, OverflowError: no calendar goes so far.
+        ValueError, OverflowError, OSError: no calendar goes so far.
     """
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00") + "Z"

@@ -41,6 +41,9 @@ def _main(argv: list[str] | None) -> int:
         status = cli.main(args=argv, prog_name="bascule", standalone_mode=False)
     except BasculeError as error:
         return refused(error)
+    except click.exceptions.NoArgsIsHelpError as error:
+        complain(error.format_message())
+        return error.exit_code
     except click.ClickException as error:
         complain(_one_line(error))
         return error.exit_code
@@ -51,12 +54,12 @@ def _main(argv: list[str] | None) -> int:
 
 def _one_line(error: click.ClickException) -> str:
     """``bascule queue peek: no such option '--daed'; ...``: what is wrong, and what to do."""
-    text, context = error.format_message().rstrip("."), getattr(error, "ctx", None)
+    text, context = error.format_message().rstrip(".").replace(". (Did", " (did"), getattr(error, "ctx", None)
     if text[1:2].islower():
         text = text[0].lower() + text[1:]
     if context is None:
         return f"bascule: {text}"
-    more = "" if ";" in text or "Did you mean" in text else f"; {context.command_path} --help says what it takes"
+    more = "" if ";" in text or "id you mean" in text else f"; {context.command_path} --help says what it takes"
     return f"{context.command_path}: {text}{more}"
 
 

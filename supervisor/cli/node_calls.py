@@ -15,16 +15,16 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from storage import trusted_files
 from supervisor.cli import completion
 from supervisor.terminal.typed_commands import about, typed
-from supervisor.units import parse_moment
+from supervisor.units import parse_moment, write_time
 from wire.errors import BasculeError, ConfigError
 from wire.figure import to_map
 
@@ -108,12 +108,20 @@ class Moment(click.ParamType[int]):
 
 
 def moments(since: str, until: str) -> Callable[[Command], Command]:
-    """``--since TIME`` and ``--until TIME``, of which the one is told as ``since`` in the help, the other as ``until``."""
+    """``--since TIME`` and ``--until TIME``, of which the one is told as ``since`` in the help, the other as ``until``; they are in
+    that order.
+    """
 
-    def decorate(command: Command) -> Command:
+    def decorate(undecorated: Command) -> Command:
+        @wraps(undecorated)
+        def command(*others: Any, since: int | None, until: int | None, **given: Any) -> Any:
+            if since is not None and until is not None and since >= until:
+                raise click.UsageError(f"--since, {write_time(since)}, is not before --until, {write_time(until)}")
+            return undecorated(*others, since=since, until=until, **given)
+
         words = f"{since}: so long ago, such as 24h, or a time, such as 14:00, yesterday 14:00 or 2026-03-01T06:00; UTC."
-        command = click.option("--until", type=Moment(), metavar="TIME", help=f"{until}.")(command)
-        return click.option("--since", type=Moment(), metavar="TIME", help=words)(command)
+        with_until = click.option("--until", type=Moment(), metavar="TIME", help=f"{until}.")(command)
+        return cast(Command, click.option("--since", type=Moment(), metavar="TIME", help=words)(with_until))
 
     return decorate
 
@@ -208,7 +216,7 @@ def _split(context: click.Context, words: tuple[str, ...], names: list[str]) -> 
 
 def _begins_with_config(words: tuple[str, ...], names: list[str], required: int) -> bool:
     """Whether the first of ``words`` is CONFIG, where those behind it have ``names`` and so many are ``required``."""
-    if names and names[0].strip("[]") == "BRIDGE" and (is_config(words[0]) or "/" in words[0] or words[0] in (".", "..")):
+    if names and names[0].strip("[]") == "BRIDGE" and (words[0].endswith(_YAML) or "/" in words[0] or words[0] in (".", "..")):
         return True  # no bridge is called so
     return len(words) > required and (len(words) > len(names) or is_config(words[0]))
 

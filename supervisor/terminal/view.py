@@ -34,7 +34,6 @@ _GOOD, _BAD, _BUSY = "green", "bold red", "yellow"
 _STATE_STYLES = {"ready": _GOOD, "connected": _GOOD, "closed": _GOOD, "damaged": _BAD, "misconfigured": _BAD}
 _PIPE_WIDTH = 180
 _MESSAGES_PIPE_WIDTH = 400
-_FAR_S = 30 * 86_400.0  # a queue that is full after that is no news
 _FOLDED_WIDTH = 12  # of a text, where there is little room
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -237,9 +236,7 @@ def _reasons(rows: Sequence[BridgeLane]) -> list[RenderableType]:
 def _prospects(rows: Sequence[BridgeLane], now_ms: int) -> list[RenderableType]:
     """The times at which growing queues are full, and how long those that do not move take once they do. Those that are nearly full
     already have a line of their own."""
-    growing = (
-        row for row in rows if row.full_s and row.full_s <= _FAR_S and not (row.room is not None and row.room.is_nearly_full)
-    )
+    growing = (row for row in rows if row.full_s and not (row.room is not None and row.room.is_nearly_full))
     full = {row.name if row.room is None else row.room.name: when_full(row.full_s or 0.0, now_ms) for row in growing}
     best = {_lane(row): duration(row.drain_at_best_s) for row in rows if row.drain_s is None and row.drain_at_best_s}
     return [

@@ -27,6 +27,7 @@ _OF_STORE = tuple(each.name for each in fields(StoreFigures))
 
 WINDOW_S = 10.0  # a rate is over so long a time, or over as much of it as is known
 _LEAST_S = 1.0  # two moments closer together say little
+_FAR_S = 30 * 86_400.0  # a queue that is full after that is no news
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,10 +255,16 @@ def rooms_of(
 
 
 def full_s(depth: int, rates: Iterable[Rates], room: RoomFigures | None) -> float | None:
-    """How long until ``depth`` messages have become as many as fit, at these rates; None: they do not grow, or nobody knows."""
+    """How long until ``depth`` messages have become as many as fit, at these rates; None: they do not grow, it is far away, or
+    nobody knows.
+    """
     growth = 0.0
     for each in rates:
         if each.rate_in is None or each.rate_out is None:
             return None
         growth += each.rate_in - each.rate_out
-    return round(depth * max(0.0, room.most / room.used - 1) / growth, 1) if room and room.used and growth > 0 else None
+    growth = round(growth, 1)  # as the rates are: less than that is none
+    if room is None or not room.used or growth <= 0:
+        return None
+    left_s = round(depth * max(0.0, room.most / room.used - 1) / growth, 1)
+    return left_s if left_s <= _FAR_S else None

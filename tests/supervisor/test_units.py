@@ -131,13 +131,22 @@ NOON_MS = 1_795_867_200_000  # 2026-11-28 12:00 UTC
         ("2026-11-28T10:00", 2.0),
         ("2026-11-28 10:00+01:00", 3.0),
         ("1795867200000", 0.0),
+        (" yesterday  14:00 ", 22.0),
     ],
 )
 def test_a_time_is_said_as_long_ago_by_the_clock_or_by_the_calendar(text: str, hours_before: float) -> None:
     assert parse_moment(text, NOON_MS) == NOON_MS - hours_before * 3_600_000
 
 
-@pytest.mark.parametrize("text", ["soon", "yesterday noon", "25:00", "2026-13-01", "", "-1h", "24"])
+@pytest.mark.parametrize(
+    "text", ["soon", "yesterday noon", "25:00", "2026-13-01", "", "-1h", "24", "9" * 20, "9999-12-31T23:59:59-23:00"]
+)
 def test_what_is_no_time_is_refused_with_what_would_be_one(text: str) -> None:
     with pytest.raises(ValueError, match="is not a time; write it such as 24h"):
         parse_moment(text, NOON_MS)
+
+
+def test_a_time_in_seconds_is_not_taken_for_milliseconds() -> None:
+    """It would be of January 1970, and all that is kept would be after it."""
+    with pytest.raises(ValueError, match="would be seconds; write milliseconds"):
+        parse_moment(str(NOON_MS // 1000), NOON_MS)

@@ -121,7 +121,7 @@ function fullTroubles(name, rows, events, series, nowMs) {
   const facts = [];
   if (lost) facts.push(`${counted(lost, "message")} refused or dropped in the last minutes`);
   facts.push(...waitsOf(rows));
-  if (room?.full_for_s) facts.push(`full ${since(room.full_for_s, nowMs)}`);
+  if (began && room?.full_for_s) facts.push(`full ${since(room.full_for_s, nowMs)}`);
   if (room) facts.push(`while it is full, ${room.when_full}`);
   const policy = !room && began?.reason ? ` (overflow: ${began.reason})` : "";
   const words = began ? `its queue is full${room ? `: ${usedOf(room)}` : policy}` : "its queue was full within the last minutes";

@@ -247,6 +247,16 @@ NO_FOLDER = "bascule: {{folder}}/{} cannot be written: no such file or directory
         (["export", "{folder}", "--to", "{folder}/x"], 75, "bascule: there is no snapshot at {folder}"),
         (["key", "make", "{config}/key"], 75, "bascule: {config}/key cannot be written: not a directory; a file has the name"),
         (["status", "{config}"], 69, "bascule: node test does not run; bascule run {config} starts it"),
+        (
+            ["events", "{config}", "--since", "2026-03-02", "--until", "2026-03-01"],
+            2,
+            "bascule events: --since, 2026-03-02 00:00:00Z, is not before --until, 2026-03-01 00:00:00Z; bascule events",
+        ),
+        (
+            ["queue", "resend", "{config}", "cloud", "--since", "1795867200"],
+            2,
+            "bascule queue resend: invalid value for '--since': ",
+        ),
     ],
 )
 def test_what_is_typed_wrong_is_told_in_one_line_that_says_what_to_do(
@@ -259,6 +269,25 @@ def test_what_is_typed_wrong_is_told_in_one_line_that_says_what_to_do(
     found = one_line(capsys, *(word.format(**places) for word in words))
 
     assert (found[0], found[1][: len(said.format(**places))]) == (status, said.format(**places))
+
+
+@pytest.mark.parametrize("words", [[], ["queue"], ["key"]])
+def test_what_is_typed_without_a_command_is_told_which_there_are(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"Usage: {' '.join(('bascule', *words))} [OPTIONS] COMMAND")
+    assert "says what it takes" not in said
+
+
+def test_a_file_that_is_called_as_a_bridge_is_not_taken_for_the_configuration(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as one that queue export wrote."""
+    monkeypatch.chdir(config.parent)
+    monkeypatch.setenv("BASCULE_CONFIG", str(config))
+    (config.parent / "cloud").touch()
+    status, said = one_line(capsys, "queue", "peek", "cloud")
+    assert (status, said.partition(";")[0]) == (69, "bascule: node test does not run")
 
 
 def test_the_node_of_the_service_is_started_as_a_service(

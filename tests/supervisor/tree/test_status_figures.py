@@ -128,5 +128,8 @@ def test_it_is_full_when_what_is_left_has_come_at_these_rates() -> None:
     assert full_s(50, [Rates(10.0, 5.0)], half) == 10.0
     assert full_s(50, [Rates(5.0, 10.0)], half) is None
     assert full_s(50, [Rates(10.0, 5.0), Rates()], half) is None
+    assert full_s(50, [Rates(0.1, 0.0), Rates(0.2, 0.3)], half) is None, "what is left of the sum is no growth"
+    huge = room_of("a", [queue(depth=10**6, bytes=0)], of_limits(max_messages=10**9))
+    assert full_s(10**6, [Rates(0.1, 0.0)], huge) is None, "in three hundred years"
     assert full_s(0, [Rates(10.0, 5.0)], empty) is None
     assert full_s(0, [Rates(10.0, 5.0)], None) is None
