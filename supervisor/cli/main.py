@@ -14,7 +14,7 @@ from importlib import import_module
 
 import click
 
-from supervisor.cli.node_calls import config_option, remote_options
+from supervisor.cli.node_calls import REMOTE_OPTIONS, config_option, remote_options
 from supervisor.terminal.failures import complain, printing, refused
 from supervisor.tree import signals
 from supervisor.version import VERSION
@@ -59,6 +59,8 @@ def _one_line(error: click.ClickException) -> str:
         text = text[0].lower() + text[1:]
     if context is None:
         return f"bascule: {text}"
+    if isinstance(error, click.NoSuchOption) and error.option_name in REMOTE_OPTIONS:
+        return f"{context.command_path}: {error.option_name} stands before the command: bascule {error.option_name} ..."
     more = "" if ";" in text or "id you mean" in text else f"; {context.command_path} --help says what it takes"
     return f"{context.command_path}: {text}{more}"
 

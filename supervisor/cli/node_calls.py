@@ -145,13 +145,16 @@ def config_option(command: Command) -> Command:
     )(command)
 
 
+REMOTE_OPTIONS = {
+    "--server-key": ("KEY", f"That node's public key, or a file with it, if FILE has none [{SERVER_KEY_VARIABLE}]."),
+    "--key": ("FILE", f"The key for it; bascule key make FILE makes one [{KEY_VARIABLE}]."),
+    "--node": ("ADDRESS", f"Ask a node elsewhere, such as tcp://edge-1:7000 [{NODE_VARIABLE}]."),
+}
+
+
 def remote_options(command: Command) -> Command:
     """``--node``, ``--key`` and ``--server-key``: a node on another machine, and by which keys it is asked."""
-    for name, metavar, text in (
-        ("--server-key", "KEY", f"That node's public key, or a file with it, if FILE has none [{SERVER_KEY_VARIABLE}]."),
-        ("--key", "FILE", f"The key for it; bascule key make FILE makes one [{KEY_VARIABLE}]."),
-        ("--node", "ADDRESS", f"Ask a node elsewhere, such as tcp://edge-1:7000 [{NODE_VARIABLE}]."),
-    ):
+    for name, (metavar, text) in REMOTE_OPTIONS.items():
         command = click.option(name, metavar=metavar, is_eager=True, expose_value=False, callback=_keep_remote, help=text)(command)
     return command
 

@@ -221,6 +221,7 @@ NO_FOLDER = "bascule: {{folder}}/{} cannot be written: no such file or directory
             2,
             "bascule status: missing argument 'CONFIG'; give the node's file, such as edge.yaml: BASCULE",
         ),
+        (["status", "--node", "tcp://a:1"], 2, "bascule status: --node stands before the command: bascule --node ..."),
         (
             ["status", "{folder}/none.yaml"],
             78,
