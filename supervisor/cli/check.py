@@ -83,12 +83,12 @@ def _check(config: Path, settings: NodeSettings, as_json: bool) -> int:
     bridges = ", ".join(bridge.name for bridge in settings.bridges) or "none"
     listeners = ", ".join(f"{listener.bind} ({listener.protocol})" for listener in settings.listeners)
     from supervisor.config.loading import as_lines
-    from supervisor.doctor.circles import circles
+    from supervisor.doctor.circles import faults_and_warnings
     from supervisor.doctor.machine_checks import unmet
 
-    faults = as_lines(config, unmet(settings))
-    repeats = ((circle.key, circle.found) for circle in circles(settings) if not circle.is_fault)
-    warnings = as_lines(config, (*_weaker(settings), *repeats))
+    without_end, once_more = faults_and_warnings(settings)
+    faults = as_lines(config, (*unmet(settings), *without_end))
+    warnings = as_lines(config, (*_weaker(settings), *once_more))
     if as_json:
         print(json.dumps({"ok": not faults, "problems": faults, "warnings": warnings}))
         return ConfigError.exit_status if faults else 0

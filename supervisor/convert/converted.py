@@ -15,6 +15,7 @@ from supervisor.convert.draft import Draft
 from supervisor.convert.hivemq_edge import from_hivemq_edge
 from supervisor.convert.mosquitto import from_mosquitto, let_nobody_in
 from supervisor.convert.mosquitto_file import read_text
+from supervisor.doctor.circles import faults_and_warnings
 from supervisor.doctor.machine_checks import unmet
 from wire.errors import ConfigError
 
@@ -60,7 +61,9 @@ def _problem(draft: Draft, head: str) -> tuple[Key, str] | None:
             files.make_folder((config.parent / name).parent)
             files.write(config.parent / name, content)
         try:
-            problems = as_lines(config, unmet(load(config)))
+            settings = load(config)
+            without_end, _ = faults_and_warnings(settings)
+            problems = as_lines(config, (*unmet(settings), *without_end))
         except ConfigError as error:
             problems = list(error.problems)
     if not problems:

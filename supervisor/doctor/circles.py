@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from wire.routing.topic_mapping import TopicTemplate
 _ALL = ("0.0.0.0", "::", "")
 _UNCOUNTED = (MQTT_3_1_1,)
 _WHOLE = "{#}"  # the destination that leaves a topic as it is
+_TEMPLATES_MAX = 1000  # that are kept parsed
 
 
 class Circle(NamedTuple):
@@ -42,14 +44,22 @@ def circles(settings: NodeSettings, spoken: Mapping[str, tuple[int, ...]] | None
             if _leads_here(settings, address) and any(comes_back(rule, rule, None) for rule in bridge.local_subscriptions):
                 found = "leads to a listener of this node: what is sent there comes again; give the remote's address"
                 yield Circle(bridge.name, ("bridges", index, "remote", "addresses", place), found, is_fault=True)
-        pairs = [pair for sends in settings.bridges if (pair := _Pair.of(bridge, sends, levels)) is not None]
+        found_pairs = (_Pair.of(bridge, sends, levels) for sends in settings.bridges)
+        pairs = [(pair, pair.sent_back()) for pair in found_pairs if pair is not None]
         for place, rule in enumerate(bridge.remote_subscriptions):
             key = ("bridges", index, "remote_subscriptions", place, "filters")
-            for pair in pairs:
-                if (without_end := pair.without_end(rule)) is not None:
+            for pair, sent_back in pairs:
+                if (without_end := pair.without_end(rule, sent_back)) is not None:
                     yield Circle(bridge.name, key, without_end, pair.is_certain)
                 elif (once_more := pair.once_more(rule, rings=bool(settings.rings.window_s))) is not None:
                     yield Circle(bridge.name, key, once_more, is_fault=False)
+
+
+def faults_and_warnings(settings: NodeSettings) -> tuple[list[tuple[Key, str]], list[tuple[Key, str]]]:
+    """(key, what is found) of each circle that is a fault, and of each other one."""
+    found = list(circles(settings))
+    faults, warnings = ([(one.key, one.found) for one in found if one.is_fault is which] for which in (True, False))
+    return faults, warnings
 
 
 class _Pair(NamedTuple):
@@ -93,11 +103,18 @@ class _Pair(NamedTuple):
         filters, sent = ", ".join(rule.filters), ", ".join(out.filters)
         return f"takes {filters} from {place_of(self.address)}, where bridge {self.sends.name} sends {sent} by rule {out.name}"
 
-    def without_end(self, rule: RuleSettings) -> str | None:
+    def sent_back(self) -> list[tuple[RuleSettings, set[str]]]:
+        """Each rule of the other that sends back what the one brings, with the filters of that; none where that ends."""
+        if not self._goes_on:
+            return []
+        brought = {_mapped(rule, topic_filter) for rule in self.brings.remote_subscriptions for topic_filter in rule.filters}
+        found = [(out, {each for here in brought for each in _sent_by(out, here)}) for out in self.sends.local_subscriptions]
+        return [(out, returned) for out, returned in found if returned]
+
+    def without_end(self, rule: RuleSettings, sent_back: list[tuple[RuleSettings, set[str]]]) -> str | None:
         """What ``rule`` of the one brings and takes again, as the other sends it back; None if that ends."""
-        taken = self.brings.remote_subscriptions
-        for out in self.sends.local_subscriptions if self._goes_on else ():
-            if any(comes_back(first, rule, out) for first in taken):
+        for out, returned in sent_back:
+            if any(_takes(rule, each) for each in returned):
                 cure = "" if self.brings is self.sends else f", or let {self.sends.name} have max_hops: 1"
                 return f"{self._back(rule, out)}: {self._where}that goes round without end; narrow one of them{cure}"
         return None
@@ -114,9 +131,7 @@ class _Pair(NamedTuple):
             kept = [_stays(out, rule, here) for here in _taken_back(out, rule)]
             if self.brings is not self.sends:
                 kept = [each for each in kept if each]  # a topic of another name is asked for as such
-            elif not self._other_lane(rule, out):
-                continue
-            if not kept or (rings and all(kept)):
+            if not kept or (rings and all(kept)) or (self.brings is self.sends and not self._other_lane(rule, out)):
                 continue
             by, both = (" by another lane", "") if self.brings is self.sends else ("", " for both")
             cures = ("rings: {window: 30s}, " if all(kept) else "") + f"protocol: mqtt5{both}"
@@ -170,13 +185,21 @@ def _is_own(host: str) -> bool:
 def comes_back(rule: RuleSettings, takes: RuleSettings, back: RuleSettings | None) -> bool:
     """Whether something that ``rule`` sends comes to ``takes`` again, over the remote's ``back``, or as it is."""
     for sent in (_mapped(rule, topic_filter) for topic_filter in rule.filters):
-        returns = [sent] if back is None else [_mapped(back, narrow) for narrow in _common(sent, back)]
-        for returned in returns:
-            if any(overlap(returned, wanted) for wanted in takes.filters) and not any(
-                covers(no, returned) for no in takes.excludes
-            ):
-                return True
+        if any(_takes(takes, returned) for returned in ([sent] if back is None else _sent_by(back, sent))):
+            return True
     return False
+
+
+def _sent_by(rule: RuleSettings, here: str) -> Iterator[str]:
+    """What ``rule`` makes of the part of ``here`` that it takes, as filters."""
+    return (_mapped(rule, narrow) for narrow in _common(here, rule))
+
+
+def _takes(rule: RuleSettings, topic_filter: str) -> bool:
+    """Whether ``rule`` takes something that ``topic_filter`` matches."""
+    return any(overlap(topic_filter, wanted) for wanted in rule.filters) and not any(
+        covers(no, topic_filter) for no in rule.excludes
+    )
 
 
 def _taken_back(out: RuleSettings, back: RuleSettings) -> Iterator[str]:
@@ -194,8 +217,8 @@ def _stays(out: RuleSettings, back: RuleSettings, topic_filter: str) -> bool:
         levels = topic_filter.split("/")
         whole = [*levels[:-1], *["+"] * depth] if levels[-1] == "#" else levels
         topic = [f"+{place}" if level == "+" else level for place, level in enumerate(whole)]  # any level, known by its place
-        away = TopicTemplate.parse(out.destination).map("/".join(topic).encode())
-        again = TopicTemplate.parse(back.destination).map(away).decode().split("/")
+        away = _template(out.destination).map("/".join(topic).encode())
+        again = _template(back.destination).map(away).decode().split("/")
         if len(topic) == len(again) and all(a == b or ("+" in a) != ("+" in b) for a, b in zip(topic, again, strict=True)):
             return True
     return False
@@ -211,9 +234,14 @@ def _common(sent: str, back: RuleSettings) -> list[str]:
 def _mapped(rule: RuleSettings, topic_filter: str) -> str:
     """The filter of what ``rule`` makes of what ``topic_filter`` matches: at least that."""
     try:
-        levels = TopicTemplate.parse(rule.destination).map(topic_filter.encode()).decode().split("/")
+        levels = _template(rule.destination).map(topic_filter.encode()).decode().split("/")
     except ConfigError:
         return topic_filter
     end = next((place for place, level in enumerate(levels) if "#" in level), None)
     whole = levels if end is None else [*levels[:end], "#"]
     return "/".join("+" if "+" in level else level for level in whole)
+
+
+@lru_cache(maxsize=_TEMPLATES_MAX)
+def _template(destination: str) -> TopicTemplate:
+    return TopicTemplate.parse(destination)

@@ -1,4 +1,4 @@
-"""Unmet wishes of a valid configuration: of this machine, of the files that remotes want; and topics that go round without end.
+"""Unmet wishes of a valid configuration: of this machine, and of the files that remotes want.
 
 A node runs with most of it all the same: its clock may be wrong at first, an address may come later, a file be written meanwhile.
 """
@@ -14,7 +14,6 @@ from actors.access.listening_sockets import tcp_socket
 from actors.remote.remote_socket import credentials_fault
 from actors.system.tls import certificate_dates
 from supervisor.config.yaml_file import Key
-from supervisor.doctor.circles import circles
 from supervisor.doctor.machine import folder_fault
 from wire.config_settings import NodeSettings
 
@@ -36,7 +35,6 @@ def unmet(settings: NodeSettings) -> Iterator[tuple[Key, str]]:
     for index, bridge in enumerate(settings.bridges):
         if credentials := credentials_fault(bridge.remote):
             yield ("bridges", index, "remote"), credentials
-    yield from ((circle.key, circle.found) for circle in circles(settings) if circle.is_fault)
 
 
 def _binds(settings: NodeSettings) -> Iterator[tuple[Key, str, int]]:

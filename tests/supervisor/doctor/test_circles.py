@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from supervisor.cli.main import main
 from supervisor.config.loading import load
+from supervisor.doctor import circles
 from supervisor.doctor.rules import examine_circles
 from supervisor.doctor.running_node import spoken
 from tests.supervisor.doctor.test_machine_checks import bridge, written
 from wire.figure import of_map
+from wire.routing.topic_mapping import TopicTemplate
 from wire.status.node_status import Status
 
 SHARED = 'local_subscriptions: [{filters: ["x/#"], max_qos: 1}], remote_subscriptions: [{filters: ["x/#"], shared: g}]'
@@ -109,6 +112,54 @@ def test_where_the_remote_decides_the_version_a_running_node_knows_it(
 
     assert ["where the remote speaks MQTT 3.1.1" in finding.found for finding in findings] == found
     assert all(finding.verdict == "warn" for finding in findings)
+
+
+# --- how much work it is ---
+
+
+def many(folder: Path, rules: int) -> Path:
+    """Two bridges to one remote, of whose rules none takes what another sends."""
+    folder.mkdir()
+    sends, brings = (", ".join(f'{{filters: ["{side}{number}/#"]}}' for number in range(rules)) for side in "ab")
+    both = f"local_subscriptions: [{sends}], remote_subscriptions: [{brings}], loop_prevention: {{max_hops: 2}}"
+    made = (bridge("broker.example:1883", name=name, rules=both, remote=OLD).replace(": edge", f": {name}") for name in "ab")
+    return written(folder, *made)[0]
+
+
+def calls(of: object, name: str, work: Callable[[], object]) -> int:
+    """How often ``work`` calls the function ``name`` of ``of``."""
+    called, function = 0, getattr(of, name)
+
+    def counted(*args: object) -> object:
+        nonlocal called
+        called += 1
+        return function(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(of, name, counted)
+        work()
+    return called
+
+
+def test_with_twice_the_rules_it_is_four_times_the_work_and_not_eight(tmp_path: Path) -> None:
+    few, more = (load(many(tmp_path / str(rules), rules)) for rules in (8, 16))
+
+    first = calls(circles, "overlap", lambda: list(examine_circles(few)))
+
+    assert 0 < calls(circles, "overlap", lambda: list(examine_circles(more))) <= 4 * first
+
+
+def test_a_destination_is_parsed_once_however_many_rules_have_it(tmp_path: Path) -> None:
+    settings = load(many(tmp_path / "many", 8))
+
+    assert calls(TopicTemplate, "parse", lambda: list(examine_circles(settings))) <= 1
+
+
+@pytest.mark.parametrize("words", [["check"], ["doctor", "--offline"]])
+def test_circles_are_looked_for_once(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = many(tmp_path / "many", 2)
+
+    assert calls(circles, "_leads_here", lambda: main([*words, str(path)])) == 2, "once for the address of each bridge"
 
 
 # --- two bridges to one remote ---
