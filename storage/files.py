@@ -189,6 +189,16 @@ def remove(path: Path) -> None:
     sync(path.parent)
 
 
+def remove_empty(folder: Path) -> None:
+    """Remove ``folder``, if it is there and nothing is in it. A loss of power may bring it back.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    if folder.exists() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
 def discard(folder: Path) -> None:
     """Remove ``folder`` with all in it, if it is there. A loss of power may bring back any of it, so its name must say that it is
     none that counts.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -49,8 +50,8 @@ def convert(file: Path, output: Path | None, data_dir: str, force: bool) -> int:
 
 
 def _write(config: Path, text: str, secrets: dict[str, bytes], *, force: bool) -> None:
-    """Write all of it, if it holds: its folder may have a bridge of the same name, or be none to keep secrets in. What is there is
-    replaced after that.
+    """Write all of it, or nothing where that fails or does not hold: its folder may have a bridge of the same name, or be none to
+    keep secrets in. What is there is replaced once the rest is written.
     """
     from supervisor.config.loading import load
 
@@ -58,24 +59,29 @@ def _write(config: Path, text: str, secrets: dict[str, bytes], *, force: bool) -
     there = [path for path in contents if path.exists()]
     if there and not force:
         raise click.UsageError(f"{', '.join(map(str, there))}: there already; take another folder, or --force")
-    new = [path for path in contents if path not in there]
+    folders = [folder for folder in (config.parent / "secrets", *config.parents) if secrets and not folder.exists()]
     try:
-        if secrets:
-            files.make_folder(config.parent / "secrets")
-        for path in new:
-            files.write(path, contents[path], for_group_of_folder=True)
-        try:
-            with files.replacing(config, mode=_FILE_MODE, suffix=_UNPROVEN) as file:
-                file.write(text.encode())
-                file.flush()
-                load(config.with_name(config.name + _UNPROVEN))
-        except ConfigError:
-            for path in new:
-                files.remove(path)
-            click.echo(f"{config}: nothing is written, for the result would not hold there:", err=True)
-            raise
-        for path in there:
-            files.write(path, contents[path], for_group_of_folder=True)
+        with ExitStack() as undo:
+            for folder in reversed(folders):
+                undo.callback(files.remove_empty, folder)
+            if secrets:
+                files.make_folder(config.parent / "secrets")
+            for path in (path for path in contents if path not in there):
+                undo.callback(files.remove, path)
+                files.write(path, contents[path], for_group_of_folder=True)
+            with ExitStack() as replaced:  # each when this ends, and after the configuration
+                for path in there:
+                    secret = replaced.enter_context(files.replacing(path, for_group_of_folder=True))
+                    secret.write(contents[path])
+                    secret.flush()
+                with files.replacing(config, mode=_FILE_MODE, suffix=_UNPROVEN) as file:
+                    file.write(text.encode())
+                    file.flush()
+                    load(config.with_name(config.name + _UNPROVEN))
+                undo.pop_all()  # the configuration names them from now on
+    except ConfigError:
+        click.echo(f"{config}: nothing is written, for the result would not hold there:", err=True)
+        raise
     except OSError as error:
         raise files.unwritable(config, error) from error
     quoted = shlex.quote(str(config))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import re
@@ -379,6 +380,54 @@ def test_what_would_not_hold_beside_a_bridge_of_the_same_name_replaces_nothing(
     assert f"{folder / 'bridges.d' / 'cloud.yaml'}:1:" in said
     assert '"cloud" is taken' in said
     assert {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()} == written
+
+
+def files_in(folder: Path) -> dict[str, str]:
+    """The text of each file in ``folder``, and of each folder that it has one."""
+    return {str(path.relative_to(folder)): path.read_text() if path.is_file() else "a folder" for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("in_the_way", ["bascule.yaml.new", "secrets/users.new", "secrets/cloud.password.new"])
+@pytest.mark.parametrize("there", [False, True])
+def test_of_what_cannot_be_written_whole_nothing_stays_and_the_next_try_goes(
+    tmp_path: Path, in_the_way: str, there: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "users").write_text("")
+    (tmp_path / "mosquitto.conf").write_text(
+        "password_file users\nconnection cloud\naddress b:1\nremote_username u\nremote_password not-a-secret\ntopic # out 1\n"
+    )
+    folder = tmp_path / "out"
+    words = ["convert", str(tmp_path / "mosquitto.conf"), "-o", str(folder / "bascule.yaml"), *(["--force"] if there else [])]
+    for name in ("bascule.yaml", "secrets/users", "secrets/cloud.password") if there else ():
+        (folder / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / name).write_text("# mine\n")
+    (folder / in_the_way / "kept").mkdir(mode=0o700, parents=True)
+    before = files_in(folder)
+
+    assert main(words) == 75
+
+    assert f"{folder / 'bascule.yaml'} cannot be written" in capsys.readouterr().err
+    assert files_in(folder) == before
+    (folder / in_the_way / "kept").rmdir()
+    (folder / in_the_way).rmdir()
+    assert main(words) == 0
+    assert (folder / "secrets/cloud.password").read_text() == "not-a-secret\n"
+
+
+def test_the_folders_that_it_has_made_go_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mosquitto.conf").write_text("connection cloud\naddress b:1\nremote_username u\ntopic # out 1\nremote_password p\n")
+
+    def unreadable(path: Path) -> NodeSettings:
+        if path.name != "bascule.yaml.new":
+            return load(path)
+        assert (tmp_path / "new" / "out" / "secrets" / "cloud.password").exists()
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    monkeypatch.setattr("supervisor.config.loading.load", unreadable)
+
+    assert main(["convert", str(tmp_path / "mosquitto.conf"), "-o", str(tmp_path / "new" / "out" / "bascule.yaml")]) == 75
+
+    assert set(files_in(tmp_path)) == {"mosquitto.conf"}
 
 
 @pytest.mark.parametrize("text", ["<hivemq>", "\0\x1b[31m\n", "connection\ntopic\nlistener\n", "listener 0\nport x\naddress\n"])
