@@ -196,20 +196,20 @@ class QueueHistory:
 
     def left(
         self, stretch: tuple[int, int], times: tuple[int, int], has_left: Callable[[int], bool], *, count: int, size_bytes: int
-    ) -> tuple[list[LeftMessage], int]:
-        """The first of the sequences ``stretch`` that have left and were accepted in ``times`` (UTC), and where a next look
-        begins: ``count`` at most, and no more once they have ``size_bytes``. Nothing changes.
+    ) -> tuple[list[LeftMessage], int, int]:
+        """The first of the sequences ``stretch`` that have left and were accepted in ``times`` (UTC), where a next look begins,
+        and how many damaged chunks were passed over: ``count`` at most, and no more once they have ``size_bytes``. Nothing changes.
 
         Raises:
-            Unavailable, ConfigError: they cannot be read; what is damaged is passed over.
+            Unavailable, ConfigError: they cannot be read.
         """
-        found, following = self._kept(stretch, times, has_left, count, size_bytes)
+        found, following, damaged = self._kept(stretch, times, has_left, count, size_bytes)
         fates = self._fates([message.seq for message in found]) if found else {}
-        return [LeftMessage(message, *fates.get(message.seq, (UNKNOWN, 0))) for message in found], following
+        return [LeftMessage(message, *fates.get(message.seq, (UNKNOWN, 0))) for message in found], following, damaged
 
     def _kept(
         self, stretch: tuple[int, int], times: tuple[int, int], has_left: Callable[[int], bool], count: int, size_bytes: int
-    ) -> tuple[list[Message], int]:
+    ) -> tuple[list[Message], int, int]:
         found: list[Message] = []
         damages: list[StorageDamaged] = []
         looked = looked_bytes = found_bytes = 0
@@ -219,13 +219,13 @@ class QueueHistory:
                     if not has_left(message.seq):
                         continue
                     if len(found) == count or found_bytes >= size_bytes:
-                        return found, message.seq
+                        return found, message.seq, len(damages)
                     found.append(message)
                     found_bytes += message.size_bytes
             looked, looked_bytes = looked + 1, looked_bytes + chunk.size_bytes
             if looked == LOOKED_CHUNKS or looked_bytes >= LOOKED_BYTES:
-                return found, chunk.stop
-        return found, stretch[1]
+                return found, chunk.stop, len(damages)
+        return found, stretch[1], len(damages)
 
     def _fates(self, seqs: list[int]) -> dict[int, tuple[str, int]]:
         """How and when (UTC) each of ``seqs``, which rise, left, as far as settlements tell it that can be read."""

@@ -218,9 +218,10 @@ class QueueCommands:
         times = arguments.get("since_ms") or 0, arguments.get("until_ms", TIME_MAX_MS)
         stretch = (arguments.get("from") or 0, queue.tail)
         history = _history_of(name, lane)
-        found, following = history.left(stretch, times, queue.has_left, count=count, size_bytes=PAGE_BYTES)
+        found, following, damaged = history.left(stretch, times, queue.has_left, count=count, size_bytes=PAGE_BYTES)
         rows = (_held(message, payload_bytes, seq=message.seq, state=how, at_ms=left_ms) for message, how, left_ms in found)
-        return HeldMessages(queue=name, messages=tuple(rows), next=following if following < queue.tail else None, tail=queue.tail)
+        ended = following >= queue.tail
+        return HeldMessages(queue=name, messages=tuple(rows), next=None if ended else following, tail=queue.tail, damaged=damaged)
 
     # --- purge ---
 

@@ -9,10 +9,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import partial, wraps
+from functools import wraps
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar, cast
 
 import click
 
@@ -121,15 +121,18 @@ def peek(
     With --left it shows how and when messages left: the newest, or the first from --since or --from on.
     """
     places = _places(node.client, bridge, lane, dead)
-    found = list(_Look(node.client, bridge, wanted, whole=False).found(places, start, count))
+    look = _Look(node.client, bridge, wanted, whole=False)
+    found = list(look.found(places, start, count))
     from supervisor.terminal.message_text import message_json
 
     if as_json:
         print(json.dumps([message_json(message) for message in found]))
+        _say_damaged(look.damaged, sys.stderr)
         return 0
     from supervisor.terminal.view import print_messages
 
     print_messages(found, dead=dead, left=wanted.left)
+    _say_damaged(look.damaged, sys.stdout)
     return 0
 
 
@@ -148,11 +151,12 @@ def export(node: GivenNode, bridge: str, lane: LaneLabel | None, dead: bool, wan
     places = _places(node.client, bridge, lane, dead)
     from supervisor.terminal.message_text import message_json
 
-    found = _Look(node.client, bridge, wanted, whole=True).found(places, 0, None)
-    lines = (json.dumps(message_json(message)) + "\n" for message in found)
+    look = _Look(node.client, bridge, wanted, whole=True)
+    lines = (json.dumps(message_json(message)) + "\n" for message in look.found(places, 0, None))
     if path == "-":
         sys.stdout.writelines(lines)
         sys.stdout.flush()
+        _say_damaged(look.damaged, sys.stderr)
         return 0
     from supervisor.terminal.view import progress
 
@@ -163,6 +167,7 @@ def export(node: GivenNode, bridge: str, lane: LaneLabel | None, dead: bool, wan
     with progress("exported") as show:
         count = _write_whole(Path(path), _shown_to(show, lines, expected))
     print(f"{bridge}: {counted(count, 'message')} in {path}")
+    _say_damaged(look.damaged, sys.stdout)
     return 0
 
 
@@ -307,8 +312,7 @@ def resend(
     print(f"{bridge}: {counted(total, 'message')} sent again")
     if missed:
         print(f"  up to {missed} more are not kept any more")
-    if damaged:
-        print(f"  {counted(damaged, 'piece')} of the history cannot be read")
+    _say_damaged(damaged, sys.stdout)
     return 0
 
 
@@ -358,6 +362,11 @@ def import_file(node: GivenNode, bridge: str, path: str, rate: int | None, run: 
 # --- inside ---
 
 
+def _say_damaged(pieces: int, file: TextIO) -> None:
+    if pieces:
+        print(f"  {counted(pieces, 'piece')} of the history cannot be read", file=file)
+
+
 def _shown_to(show: Callable[[int, int | None], None], lines: Iterable[str], expected: int) -> Iterator[str]:
     for done, line in enumerate(lines, start=1):
         show(done, max(done, expected))
@@ -391,6 +400,12 @@ class _Look:
         self._bridge = bridge
         self._wanted = wanted
         self._whole = whole
+        self._damaged: dict[LaneLabel | None, int] = {}  # by the last look at the lane
+
+    @property
+    def damaged(self) -> int:
+        """How many pieces of the history cannot be read, as far as was looked."""
+        return sum(self._damaged.values())
 
     def found(self, places: list[LaneLabel | None], start: int, count: int | None) -> Iterator[Message]:
         """Those of ``places``, from ``start`` on and at most ``count`` of each: of what has left the newest, unless a start is
@@ -426,15 +441,20 @@ class _Look:
         wanted = self._wanted
         if wanted.left:
             now_ms = time.time_ns() // 1_000_000
-            ask = self._client.export if self._whole else self._client.peek
-            look = partial(ask, left=True, since_ms=wanted.since, until_ms=wanted.until)
-            rows = _rows(look, self._bridge, lane, start, None)
+            self._damaged[lane] = 0
+            rows = _rows(self._left, self._bridge, lane, start, None)
             messages: Iterator[Message] = (message_of(name, row, now_ms, whole=self._whole) for name, row in rows)
         else:
             messages = _messages(self._client, self._bridge, [lane], start, None, whole=self._whole)
         for message in messages:
             if wanted.topic is None or (message.topic is not None and matches(wanted.topic, message.topic)):
                 yield message
+
+    def _left(self, bridge: str, *, lane: LaneLabel | None, **page: Any) -> HeldMessages:
+        ask = self._client.export if self._whole else self._client.peek
+        found = ask(bridge, lane=lane, left=True, since_ms=self._wanted.since, until_ms=self._wanted.until, **page)
+        self._damaged[lane] += found.damaged
+        return found
 
 
 def _messages(

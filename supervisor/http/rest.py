@@ -229,7 +229,7 @@ class RestApi:
         rows = [message_json(message_of(page.queue, row, now_ms, whole=whole)) for row in page.messages]
         if command == "queue.outline":
             rows = [{name: value for name, value in row.items() if name not in ("payload", "properties")} for row in rows]
-        return JsonAnswer({"queue": page.queue, "messages": rows, "next": page.next, "tail": page.tail})
+        return JsonAnswer({"queue": page.queue, "messages": rows, "next": page.next, "tail": page.tail, "damaged": page.damaged})
 
     def _queues(self) -> None:
         @self._route("GET", "/queues", "queue.list", answers.Queues, "queues")

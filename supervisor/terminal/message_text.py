@@ -59,6 +59,7 @@ class Messages:
     messages: tuple[Message, ...] = figure("By sequence.")
     next: int | None = figure("The `from` of the next page; null after the last.")
     tail: int = figure("One past the newest message.")
+    damaged: int = figure("Of what has left: pieces of the history that cannot be read.")
 
 
 def message_of(queue: str, row: HeldMessage, now_ms: int, *, whole: bool) -> Message:

@@ -267,6 +267,7 @@ class HeldMessages:
     messages: tuple[HeldMessage, ...] = figure("By sequence.")
     next: int | None = figure("The `from` of the next page; null after the last.")
     tail: int = figure("One past the newest message.")
+    damaged: int = figure("Of what has left: pieces of the history that cannot be read.", default=0)
 
 
 @figures

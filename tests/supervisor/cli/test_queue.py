@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from storage.engine.engine import Write
+from storage.engine.keys import chunk_key
 from storage.store.store import Store
 from supervisor.cli.main import cli
 from supervisor.control.control_socket import Request
@@ -19,6 +22,8 @@ from tests.storage.turns import EPOCH, open_lane, turn
 from tests.support.client_double import have_answered
 from tests.support.stores import open_store
 from wire.frames.batch import from_rows
+
+NUMBER = 1  # of the bridge's queue
 
 
 def left(engine: RecordingEngine, *qos: int) -> Store:
@@ -80,3 +85,35 @@ def test_the_newest_are_found_behind_qos_0_which_is_not_kept(
     monkeypatch: pytest.MonkeyPatch, qos: list[int], expected: list[int]
 ) -> None:
     assert peeked(monkeypatch, left(RecordingEngine(), *qos)) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "is_in_the_output"),
+    [
+        (("peek", "--left", "--count", "5"), True),
+        (("peek", "--left", "--topic", "t/#"), True),
+        (("peek", "--left", "--json"), False),
+        (("export", "--left", "--to", "-"), False),
+        (("export", "--left", "--to", "left.jsonl"), True),
+    ],
+)
+def test_what_cannot_be_read_is_counted_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...], is_in_the_output: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    engine = RecordingEngine()
+    store = left(engine, *[1] * 10)
+    write = Write()
+    for seq in (7, 8):
+        write.put("msg", chunk_key(NUMBER, seq), b"rubbish")
+    engine.apply(write)
+
+    done = asked(monkeypatch, store, *words)
+
+    text = done.stdout if is_in_the_output else done.stderr
+    assert text.splitlines()[-1] == "  2 pieces of the history cannot be read"
+    assert ("cannot be read" in done.stdout) is is_in_the_output
+
+
+def test_a_history_that_can_be_read_is_said_nothing_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "cannot be read" not in asked(monkeypatch, left(RecordingEngine(), 1, 1), "peek", "--left").output
