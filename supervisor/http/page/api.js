@@ -60,7 +60,7 @@ export class Api {
     let response, answer;
     try {
       response = await fetch(`api/v1/${path}`, { method, headers, signal, cache: "no-store", body: body && JSON.stringify(body) });
-      answer = await response.json().catch(() => null);
+      answer = response.ok ? await response.json() : await response.json().catch(() => null); // a server that ends in between cuts it
     } catch (error) {
       throw new Unreachable("the server does not answer", { cause: error });
     }
