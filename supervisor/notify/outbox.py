@@ -1,7 +1,7 @@
 """Notices on their way: for each receiver those that it has not taken yet, in order, and the time of the next attempt. Pure.
 
 A receiver gets one notice at a time. One that is away is tried again, ever less often. At most ``WAITING_MAX`` notices wait for
-it, and the oldest goes for the newest then. What is older than ``GIVEN_UP_S`` is given up. Both are counted.
+it, and the oldest goes for the newest then. What is older than ``GIVEN_UP_S`` is given up while it takes nothing. Both are counted.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Outbox:
     def next(self, now_s: float, now_ms: int) -> Iterator[tuple[str, Notice]]:
         """A notice for each receiver that has one and is to be tried now; ``on_sent`` or ``on_failed`` says what became of it."""
         for name, one in self._receivers.items():
-            while one.waiting and not one.is_sending and elapsed_ms(one.waiting[0].at_ms, now_ms) > GIVEN_UP_S * 1000:
+            while one.error and one.waiting and not one.is_sending and elapsed_ms(one.waiting[0].at_ms, now_ms) > GIVEN_UP_S * 1000:
                 one.waiting.popleft()
                 self.counts.given_up += 1
             if one.waiting and not one.is_sending and now_s >= one.due_s:
