@@ -111,7 +111,7 @@ QUESTIONS = {
 _TEXT_MAX_BYTES = dict.fromkeys(("topic", "client_id", "after", "user", "text"), 65_535) | {"messages": LINES_MAX_BYTES}
 _OTHER_TEXT_MAX_BYTES = 256
 
-_CURE = "update the older of the two, this bascule or the node, which is then restarted"
+_CURE = "update the older of the two, the command or the node, which is then restarted"
 
 
 class ControlError(BasculeError):

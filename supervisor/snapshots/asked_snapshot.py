@@ -39,7 +39,8 @@ def newest_snapshot(node: NodePlace) -> SnapshotFigures:
     """The newest that there is; the node need not run."""
     manifests = list(folder_of(node).manifests())
     if not manifests:
-        raise Unavailable(f"node {node.name} has no snapshot in {node.data_dir} yet; bascule snapshot make makes one while it runs")
+        none = f"node {node.name} has no snapshot in {node.data_dir} yet"
+        raise Unavailable(f"{none}; bascule snapshot make CONFIG makes one while it runs")
     from storage.snapshots.snapshot_folder import figures_of
 
     path, manifest = manifests[-1]
