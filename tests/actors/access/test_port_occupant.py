@@ -33,7 +33,7 @@ def test_the_process_that_has_a_port_is_named(taken: str, wanted: str) -> None:
     family = socket.AF_INET6 if ":" in taken else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         try:
-            listener.bind((taken, 0))
+            listener.bind((taken, free_port()))  # which nobody has at another address
         except OSError as error:
             pytest.skip(f"no IPv6 here: {error}")
         listener.listen()
