@@ -157,7 +157,7 @@ def test_live_messages_leave_beside_a_backlog_and_say_so(remote: Mosquitto, star
             "cloud",
             proxy.port,
             protocol="mqtt5",
-            rate={"messages_per_s": 1, "burst": "1s", "applies_to": "backlog"},
+            rate={"messages_per_s": 4, "burst": "250ms"},  # also of what has waited for a moment only
             local_subscriptions=[{"filters": ["#"]}],
         )
         node = start_node(node_config(bridge))
